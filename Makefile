@@ -34,15 +34,16 @@ lint: $(VENV)/.developing
 types: $(VENV)/.developing
 	$(BIN)/mypy
 
-# Long tests with new random seeds; a failing seed is printed.
+# All tests with all their cases, and long ones, with new random seeds; a failing seed is printed.
 soak: $(VENV)/.soaking
-	SEQLOOM_SOAK=1 $(PYTEST) -m "soak or not slow" tests
+	SEQLOOM_SOAK=1 $(PYTEST) tests
 
 # All benchmarks except difficulty.py, which trains for an hour, and embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/crf.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/long_sequences.py
+	$(BIN)/python benchmarks/muon.py
 	$(BIN)/python benchmarks/operators.py
 	$(BIN)/python benchmarks/tokenization.py
 	$(BIN)/python benchmarks/batches.py
@@ -58,6 +59,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python benchmarks/inspection.py
 	$(BIN)/python benchmarks/messages.py
 	$(BIN)/python benchmarks/word_vectors.py
+	$(BIN)/python -m benchmarks.peers
 
 docs: $(VENV)/.developing
 	$(BIN)/zensical build --clean --strict

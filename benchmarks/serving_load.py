@@ -62,7 +62,7 @@ class Load:
     def __init__(self, port: int) -> None:
         self.port = port
         fields = f"POST /v1/classify HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
-        bodies = [f'{{"items":["{text}"]}}'.encode() for text in texts(64)]
+        bodies = [f'{{"texts":["{text}"]}}'.encode() for text in texts(64)]
         self.requests = [f"{fields}content-length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
         self.idle: list[Asker] = []
         self.busy: set[Asker] = set()

@@ -21,8 +21,8 @@ gc.disable()  # until all is collected: what collecting makes is no rubbish
 torch.set_num_threads(1)  # the cores belong to the processes of pytest-xdist
 
 # `make test` draws the same examples every time, `make check` the first few of them; `make soak` draws fresh ones, and
-# Hypothesis prints what failed.
-settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+# as many as each test asks for, and Hypothesis prints what failed.
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.register_profile("quick", settings.get_profile("fixed"), max_examples=20)
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
 DRAWS = "fresh" if os.environ.get("SEQLOOM_SOAK") == "1" else os.environ.get("SEQLOOM_DRAWS", "fixed")
@@ -62,19 +62,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose the cases of claims about many cases: always the same ones.
 
     `make test` has COUNT cases of a claim with the marker `sampled(COUNT)`, `make soak` the others; `make check` has
-    six of every claim, with few draws.
+    six of every claim. Both have fewer draws than soak.
     """
     for cases in claims(item for item in items if item.get_closest_marker("sampled")):
         mark = cases[0].get_closest_marker("sampled")
         for case in cases[mark.args[0] :] if mark else []:
             case.add_marker("soak")
     yield  # markers select
-    if DRAWS != "quick":
+    if DRAWS == "quick":
+        kept = {item for cases in claims(items) for item in cases[:6]}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+    if DRAWS == "fresh":
         return
-    kept = {item for cases in claims(items) for item in cases[:6]}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
-
     most = settings.get_profile(DRAWS).max_examples
     for item in items:
         if is_hypothesis_test(test := getattr(item, "obj", None)):

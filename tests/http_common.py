@@ -12,7 +12,7 @@ from typing import Any
 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.app import HttpApp
-from seqloom.serve.engine import VERBS, ModelCard, TextPart
+from seqloom.serve.engine import VERBS, CountedAnswer, ModelCard, TextPart, TokenUsage
 from seqloom.serve.keys import KeyRing
 from seqloom.serve.listener import Listener, bound
 from seqloom.serve.policies import Access, host_names
@@ -35,10 +35,11 @@ class FakeEngine:
         self.ready = True
         self.part = ""  # that each part of a stream begins with
         every = ModelCard(
-            "all", "classify", frozenset(VERBS), "text", ("bad", "good"), vector_size=WIDTH, loaded_at=1.0
+            "all", "classify", frozenset(VERBS), "text", labels=("bad", "good"), vector_size=WIDTH, loaded_at=1.0
         )
         writer = ModelCard("writer", "lm", frozenset({"generate"}), "text")
-        self.models = {"all": every, "writer": writer}
+        numbers = ModelCard("numbers", "regress", frozenset({"regress"}), "vectors", "inputs")
+        self.models = {"all": every, "writer": writer, "numbers": numbers}
 
     @property
     def counters(self) -> dict[str, float]:
@@ -75,6 +76,10 @@ class FakeEngine:
             return [[{"text": " more", "score": -1.0, "finish_reason": "length"}] * count for _ in items]
         return [{"label": "good", "scores": {"bad": 0.25, "good": 0.75}} for _ in items]
 
+    async def ask_counted(self, *asked: Any) -> CountedAnswer:
+        """The same, with the characters of the items as the tokens that were read, and 3 for each one written."""
+        return CountedAnswer(await self.ask(*asked), TokenUsage(sum(map(len, asked[2])), 3 * len(asked[2])))
+
     async def stream(self, model: str, prompt: str, options: Any = None) -> AsyncIterator[TextPart]:
         self._require_known(model)
         if prompt == "refuse me":
@@ -87,7 +92,7 @@ class FakeEngine:
                 if asyncio.get_running_loop().time() > end:
                     raise TimedOut("the answer took too long", fix="send less")
                 yield TextPart(f"{self.part} {number}")
-            yield TextPart("", "length")
+            yield TextPart("", "length", TokenUsage(len(prompt), number + 1))
             self.ended.append("done")
         except (GeneratorExit, asyncio.CancelledError):
             self.ended.append("cancelled")
@@ -174,7 +179,7 @@ def status_of(answer: bytes) -> int:
 
 
 def request(
-    path: str = "/v1/classify", body: bytes = b'{"items":["a"],"model":"all"}', *fields: str, port: int
+    path: str = "/v1/classify", body: bytes = b'{"texts":["a"],"model":"all"}', *fields: str, port: int
 ) -> bytes:
     """The bytes of a request."""
     named = ["content-type: application/json", f"content-length: {len(body)}", *fields]

@@ -70,6 +70,7 @@ def make_models(place: Path) -> dict[str, Path]:
         "translator": make_run(
             place / "translator", "transformer", train=(str(place / "translated.tsv"),), task="translate"
         ),
+        "masked": make_run(place / "masked", "encoder", **lines | {"task": "masked"}),
         "index": make_index(place),
     }
 

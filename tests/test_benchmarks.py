@@ -14,6 +14,7 @@ from seqloom.importing.models import import_model
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+LONG = {"linear": pytest.mark.soak}  # its jobs are processes of their own
 # For each the constants that make it small, its arguments, and words of its last line.
 SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "batches": ({"STEPS": 2}, [], "PTB streams"),
@@ -30,6 +31,7 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "layers": ({"ROUNDS": 1, "BATCH": 2, "TIME": 8, "WIDTH": 16, "VOCABULARY": 50}, [], "lm loss"),
     "linear": ({"ROWS": (60, 30, 30), "CLASSES": 2, "VOCABULARY": 1_000}, [["long"]], "same"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
+    "muon": ({"STEPS": 2, "EVERY": 1, "ROWS": 2, "TIME": 4, "SIZE": "nano", "RATES": (0.01,)}, [], "muon"),
     "messages": ({"ROWS": 80, "TEST_ROWS": 20, "VOCABULARY": 600, "OWN": 20}, [["train"]], "best of seqloom"),
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "per generated token"),
     "data_loading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
@@ -61,7 +63,7 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in BENCHMARKS])
 def test_every_benchmark_runs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -103,4 +105,26 @@ def test_the_table_of_long_sequences_has_a_row_for_each_process(
 def test_make_bench_runs_every_benchmark_but_the_hour_of_training_and_what_needs_a_checkpoint() -> None:
     target = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nbench:")[2].partition("\n\n")[0]
     run = {Path(line.split()[-1]).stem for line in target.split("\n")[1:]}
-    assert run == set(BENCHMARKS) - {"difficulty", "embedding"}
+    assert run == set(BENCHMARKS) - {"difficulty", "embedding"} | {"benchmarks"}  # .peers
+
+
+def test_every_comparison_with_a_peer_is_listed_and_those_without_one_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setenv("SEQLOOM_BENCH_RECORD", "0")
+    from benchmarks.peers import harness, packing, recurrent
+    from benchmarks.peers.__main__ import PEERS
+
+    files = {path.stem for path in (ROOT / "benchmarks" / "peers").glob("*.py")}
+    assert set(PEERS) == files - {"__init__", "__main__", "harness"}
+    assert not harness.installed("torch", "nobody_has_this_module")
+    monkeypatch.setattr(harness, "ROUNDS", 1)
+    for module, constants in (
+        (recurrent, {"WIDTH": 4, "TIME": 3, "ROWS": 2}),
+        (packing, {"ROWS": 2, "LENGTH": 60, "WIDTH": 12, "LONG": 40}),
+    ):
+        for name, value in constants.items():
+            monkeypatch.setattr(module, name, value)
+        module.main()
+    assert capsys.readouterr().out.count("groups by length") == 8

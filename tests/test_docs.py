@@ -326,6 +326,7 @@ TOLD = {
     "data check": ["data.md"],
     "dedupe": ["duplicates.md"],
     "demo": ["index.md"],
+    "bench": ["bench.md"],
     "doctor": ["doctor.md"],
     "evaluate": ["evaluate.md"],
     "generate": ["decoding.md"],

@@ -83,6 +83,7 @@ def test_the_demo_translates_unseen_dates_in_less_than_a_minute_and_shows_where_
     assert after.children_user + after.children_system - before.children_user - before.children_system < 60
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "metric", "least"), [("classify", "accuracy", 0.98), ("tag", "f1", 0.95)])
 def test_the_demo_of_another_task_learns_it_too(task: str, metric: str, least: float, tmp_path: Path) -> None:

@@ -209,6 +209,7 @@ def another_model(project: Path) -> list[str]:
     return ["a.csv", "--init", "start", *SHORT[2:]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "made",
@@ -449,6 +450,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, place: str, *arguments: Any) -> boo
     return isinstance(done.exception, disk.InjectedError)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["vocabulary-half", "file-new", "after-rename", "first-batch", "metrics-half"])
 def test_a_run_that_was_stopped_before_it_kept_anything_starts_again_with_the_same_command_and_with_another(

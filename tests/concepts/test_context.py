@@ -58,6 +58,7 @@ def distances(senses: Senses) -> tuple[float, float]:
     return float(away[same & pairs].mean()), float(away[~same].mean())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("word", WORDS)
 def test_row_16_two_senses_are_further_apart_than_two_uses_of_one(reader: LoadedModel, word: str) -> None:

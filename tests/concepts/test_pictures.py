@@ -71,6 +71,7 @@ def test_row_10_filters_read_digits_with_three_seeds(digits: Path, tmp_path: Pat
     assert median(accuracy(digits, tmp_path, "conv2d", seed) for seed in SEEDS) > 0.98
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_row_37_a_transformer_reads_digits_as_patches(digits: Path, tmp_path: Path) -> None:
     assert accuracy(digits, tmp_path, "patch-transformer", **PATCHES | {"epochs": 30}) > 0.93

@@ -526,14 +526,6 @@ CASES: list[Case] = [
         "false in the head.",
     ),
     case(
-        "tied-to-another-size",
-        LANGUAGE,
-        {"decoder.input.size": 5},
-        "a tied head uses the input's embeddings, but they have size 5 and the model has width 8. Fix: leave the "
-        "input's"
-        " size out, or set tied = false in the head.",
-    ),
-    case(
         "tied-hidden-tokens",
         TAGGER,
         {"head": {"kind": "next-token", "vocab_size": 9}},

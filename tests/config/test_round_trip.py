@@ -51,7 +51,7 @@ def test_a_drawn_model_reads_back_from_toml_and_json(config: Any) -> None:
     assert hash(model_from_json(config.to_json())) == hash(config)
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(20)
 @pytest.mark.slow
 @settings(drawing, max_examples=25)
 @pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.kind())

@@ -13,12 +13,14 @@ def test_a_bag_of_words_cannot_tell_questions_from_statements() -> None:
     assert fit_classes("questions", "bag", Plan(1e-2, 1), count=2_000) <= 0.55
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["cnn", "gru"])
 def test_models_that_see_order_tell_questions_from_statements(family: str) -> None:
     assert fit_classes("questions", family, Plan(1e-2, 4)) >= 0.98
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["linear", "bag"])
 def test_counting_words_does_not_understand_reviews(family: str) -> None:

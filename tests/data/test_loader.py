@@ -43,6 +43,7 @@ def _no_thread_is_left() -> Iterator[None]:
     assert loader_threads() == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_order_is_the_same_for_any_workers_and_prefetch_and_after_any_restart(ranks: int) -> None:

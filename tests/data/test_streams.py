@@ -33,18 +33,18 @@ def model() -> nn.Module:
     return built.double().eval()
 
 
-@given(documents, st.integers(1, 6), st.integers(1, 9), st.integers(1, 3))
+@given(documents, st.integers(1, 6), st.integers(1, 9), st.integers(1, 3), st.integers(0, 3))
 def test_streams_say_every_token_once_and_read_the_one_before_it(
-    rows: list[list[int]], width: int, length: int, ranks: int
+    rows: list[list[int]], width: int, length: int, ranks: int, epoch: int
 ) -> None:
     said = [token for row in rows for token in [*row, END]]
     read = [BEGIN, *said[:-1]]
     streams = Streams(column(rows), width, length)
     lines: dict[int, list[tuple[int, int]]] = {row: [] for row in range(width)}
-    for index in range(streams.count(0)):
+    for index in range(streams.count(epoch)):
         assert streams.carried(index) == (index > 0)
         for rank in range(ranks):
-            cut = streams.share(0, index, rank, ranks)
+            cut = streams.share(epoch, index, rank, ranks)
             if cut is None:
                 assert rank >= width
                 continue
@@ -55,6 +55,14 @@ def test_streams_say_every_token_once_and_read_the_one_before_it(
                 assert not pairs[0][size:].any() and not pairs[1][size:].any()
     assert [pair for row in range(width) for pair in lines[row]] == list(zip(read, said, strict=True))
     assert max(map(len, lines.values())) - min(map(len, lines.values())) <= 1
+
+
+def test_gradients_of_streams_end_at_other_tokens_in_each_epoch_but_the_first_is_cut_from_the_beginning() -> None:
+    streams = Streams(column([[7] * 999]), rows=2, length=50, seed=3)
+    firsts = [int(streams.share(epoch, 0, 0, 1).lengths[0]) for epoch in range(20)]
+    assert firsts[0] == 50 and len(set(firsts)) > 10 and min(firsts) >= 1
+    assert all(set(streams.share(epoch, 1, 0, 1).lengths) == {50} for epoch in range(20))
+    assert firsts == [int(streams.share(epoch, 0, 0, 1).lengths[0]) for epoch in range(20)]
 
 
 def test_streams_read_a_part_of_a_larger_column() -> None:
@@ -209,12 +217,17 @@ def test_nothing_to_read_is_refused(rows: int, length: int) -> None:
 
 def test_the_fingerprint_of_a_plan_changes_with_everything_that_decides_it() -> None:
     documents, others = column([[7] * 3, [8] * 5]), [column([[7] * 5, [8] * 3]), column([[7] * 3, [8] * 5, []])]
-    streams = [Streams(documents, 2, 5), Streams(documents, 3, 5), Streams(documents, 2, 6)]
+    streams = [
+        Streams(documents, 2, 5),
+        Streams(documents, 3, 5),
+        Streams(documents, 2, 6),
+        Streams(documents, 2, 5, 1),
+    ]
     streams += [Streams(other, 2, 5) for other in others]
     packs = [Packs(documents.lengths + 1, 8, 2, seed=0), Packs(documents.lengths + 1, 9, 2, seed=0)]
     packs += [Packs(documents.lengths + 1, 8, 3, seed=0), Packs(documents.lengths + 1, 8, 2, seed=1)]
     packs += [Packs(other.lengths + 1, 8, 2, seed=0) for other in others]
-    assert len({plan.fingerprint() for plan in [*streams, *packs]}) == len(streams) + len(packs) == 11
+    assert len({plan.fingerprint() for plan in [*streams, *packs]}) == len(streams) + len(packs) == 12
     assert Streams(column([[9] * 3, [9] * 5]), 2, 5).fingerprint() == streams[0].fingerprint()
 
 

@@ -115,6 +115,7 @@ def test_draws_are_uniform() -> None:
 # parts
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_parts_share_no_input_whatever_the_seeds(name: str) -> None:
@@ -151,6 +152,7 @@ def test_ids_and_places_are_unique_and_count_from_one(name: str) -> None:
     assert [str(row.place) for row in rows] == [f"{name}/dev:{line}" for line in range(1, 21)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUICK if NAMES[name].schema.target.name == "label"])
 def test_labels_are_balanced(name: str) -> None:
@@ -223,6 +225,7 @@ def test_a_space_that_is_used_up_says_so_instead_of_repeating_itself() -> None:
         list(named("brackets").examples("test", count=10_000, length=6))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_ten_thousand_examples_take_less_than_two_seconds(name: str) -> None:
@@ -231,6 +234,7 @@ def test_ten_thousand_examples_take_less_than_two_seconds(name: str) -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @ALL
 def test_default_sizes_are_those_of_the_set(name: str) -> None:

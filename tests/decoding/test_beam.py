@@ -95,6 +95,7 @@ def _plain(answers: list[list[GeneratedText]]) -> list[list[tuple[object, ...]]]
     return [[(one.tokens, one.finish_reason, pytest.approx(one.score, abs=1e-9)) for one in row] for row in answers]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_batch_is_searched_as_its_rows_one_by_one(name: str) -> None:
     model, source, how = translator(name, size=0.3), sources(), BeamConfig(beam_size=3, n_best=3)
@@ -103,6 +104,7 @@ def test_a_batch_is_searched_as_its_rows_one_by_one(name: str) -> None:
         assert _plain([alone]) == _plain([found])
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_best_are_sorted_different_and_worth_what_the_formula_says(name: str) -> None:

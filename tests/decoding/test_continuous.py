@@ -52,6 +52,7 @@ def require_equal(found: GeneratedText, expected: GeneratedText) -> None:
     assert found.score == pytest.approx(expected.score, abs=1e-4)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_row_generates_what_it_generates_alone(family: str) -> None:

@@ -82,6 +82,7 @@ def test_a_refusal_is_said_once_and_not_tried_again(tmp_path: Path, capfd: pytes
     assert said.count("bad.csv:3:") == 1 and said.count("ended with exit code 2") == 1 and "again" not in said
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_exit_code_is_that_of_the_rank_that_failed_and_one_line_names_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -92,7 +93,7 @@ def test_the_exit_code_is_that_of_the_rank_that_failed_and_one_line_names_it(
     assert lines[-1].startswith("error: rank 1 of 2 (process ") and lines[-1].endswith(") ended with exit code 5")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("whom", "number", "code"),

@@ -108,6 +108,7 @@ def test_processes_that_go_by_their_own_clocks_do_not_train_one_model(forks: For
     assert any(outcome.code for outcome in outcomes) or outcomes[0].answer != outcomes[1].answer
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sharded", [False, True])
 def test_the_mean_of_the_last_checkpoints_is_that_of_one_process(
     forks: Forks, data: str, tmp_path: Path, sharded: bool
@@ -143,6 +144,7 @@ def test_a_full_disk_is_the_same_for_all_processes(forks: Forks, data: str, tmp_
     assert first["saved"] == [True] * 3 + [False] * 3
 
 
+@pytest.mark.soak
 def test_a_full_disk_that_only_one_process_knows_of_ends_in_confusion(forks: Forks, data: str, tmp_path: Path) -> None:
     asked = {"data": data, "out": str(tmp_path / "run"), "prepare": ["full", "unguarded"], "save_every": 1}
     outcomes = forks.run(JOB, 2, asked, limit=8.0)

@@ -67,6 +67,7 @@ def test_the_parts_of_two_ranks_make_a_whole_that_other_numbers_of_ranks_load(fo
         assert answer == weights
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["killed", "raises", "exits"])
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_rank_that_ends_takes_the_other_with_it_in_one_line(forks: Forks, how: str, who: int) -> None:

@@ -71,7 +71,7 @@ def test_two_processes_read_the_same_examples_and_lose_the_same_as_one(forks: Fo
     assert [[id_ for pair in step for id_ in pair if id_ is not None] for step in pairs] == one["seen"]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("place", "who"), PLACES)
 def test_two_processes_killed_at_a_place_end_with_the_same_bytes(
     forks: Forks, data: str, clean: dict[str, str], tmp_path: Path, place: str, who: int
@@ -97,6 +97,7 @@ def test_two_processes_one_of_which_was_killed_while_data_was_encoded_end_with_t
     assert sums(tmp_path / "run") == clean
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("others", [1, 3])
 def test_another_number_of_processes_goes_on_with_sharded_weights(
     forks: Forks, data: str, tmp_path: Path, others: int

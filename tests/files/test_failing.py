@@ -73,7 +73,7 @@ def test_there_are_24_places_each_with_a_name_of_its_own() -> None:
     assert len(HERE) == 15
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", HERE)
 def test_a_process_killed_at_any_place_leaves_what_it_promised_and_no_half_folder(place: str, tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ def accepts(judge: Judge, state: Path, tree: Tree, returned: bool) -> bool:
     return True
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("scenario", "number_of_states"),
     [

@@ -49,6 +49,7 @@ def trained(folder: Path, recipe: str) -> Subject:
     return subject
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["cnn", "lstm", "self-attention"])
 def test_the_planted_token_is_found(tmp_path: Path, recipe: str) -> None:

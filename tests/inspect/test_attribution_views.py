@@ -73,6 +73,7 @@ def test_four_thousand_tokens_are_totals_first_and_a_page_opens_every_sentence()
     assert len(view.text(80).splitlines()) < 150
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [10, 200, 4000])
 def test_every_size_is_saved_as_every_kind_of_file(tmp_path: Path, count: int) -> None:

@@ -441,6 +441,7 @@ def test_a_page_opens_every_part_that_it_names_and_asks_nobody() -> None:
     assert not re.findall(r'(?:src|href)="|https?://(?!www\.w3\.org/2000/svg)', page)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [10, 200, 1200])
 def test_what_is_written_stays_small_whatever_is_computed(tmp_path: Path, steps: int) -> None:

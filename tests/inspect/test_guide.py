@@ -66,6 +66,7 @@ def test_weights_count_while_it_learns_and_when_it_is_judged(planted: Subject) -
     assert found.accuracy[UNIFORM] < 0.8 and found.accuracy[LEARNED] < 0.8
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_weights_of_chance_are_never_said_to_carry(planted: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     readings, truths = readings_of(planted, 60)

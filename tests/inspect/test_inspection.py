@@ -43,6 +43,7 @@ def inspection_of(folder: Path, task: str, recipe: str, given: Any = None) -> In
     return Inspection(subject_of(task_on(folder, task), recipe), asked, target=target)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "recipe"),
@@ -199,6 +200,7 @@ def test_public_names_are_loaded_one_by_one_and_all_exist() -> None:
         seqloom.inspect.loom  # noqa: B018
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "recipe"), [("classify", "lstm"), ("tag", "transformer"), ("translate", "seq2seq-dot")]

@@ -117,7 +117,7 @@ SIZES = [
 SIZES += [pytest.param(name, 4000, marks=pytest.mark.soak) for name in sorted(DEAR)]
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("name", "count"), SIZES)
 def test_pictures_are_whole_and_their_colors_are_those_of_the_legend(subjects: Any, name: str, count: int) -> None:
     view = view_of(subjects, name, count)
@@ -240,6 +240,7 @@ HOSTILE = [
 TAGGED = ("attention", "tokenization", "lattice", "attribution", "states", "gradients")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "attention" else SLOW) for name in TAGGED])
 def test_hostile_tokens_are_text_and_what_cannot_be_seen_is_shown(subjects: Any, name: str) -> None:

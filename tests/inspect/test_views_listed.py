@@ -91,7 +91,7 @@ def needs_nothing(name: str) -> bool:
     return all(one.default is not one.empty for one in options)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("task", "recipe"), [pytest.param(*one, marks=[] if one in QUICK else pytest.mark.slow) for one in MODELS]
 )

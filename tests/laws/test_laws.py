@@ -1,6 +1,7 @@
 """The laws over the closed unions, blocks, stacks and models; the configurations come from the types themselves."""
 
 import os
+from zlib import crc32
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from seqloom.nn.ops import attention_blocked, attention_fast
 from seqloom.nn.types import Padded
 from tolerances import assert_equal_up_to_rounding
 
+SOAKING = os.environ.get("SEQLOOM_SOAK") == "1"
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 
@@ -26,17 +28,22 @@ def _named(subjects: list[Subject]) -> list[pytest.param]:
     return [pytest.param(one, id=one.name, marks=mark) for one, mark in zip(subjects, marks, strict=True)]
 
 
+def _precisions(subject: Subject, law: laws.Law) -> tuple[torch.dtype, ...]:
+    """Double precision for every pair, and for one pair of three the others too; soak has all."""
+    return DTYPES if SOAKING or crc32(f"{subject.name} {law.__name__}".encode()) % 3 == 0 else DTYPES[:1]
+
+
 @pytest.mark.parametrize("law", laws.SEQUENCE_LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("subject", _named(SUBJECTS))
 def test_every_layer_obeys(subject: Subject, law: laws.Law) -> None:
-    for dtype in DTYPES:
+    for dtype in _precisions(subject, law):
         law(subject, dtype, 3)
 
 
 @pytest.mark.parametrize("law", laws.CAUSAL_LAWS, ids=lambda law: law.__name__)
 @pytest.mark.parametrize("subject", _named(CAUSAL))
 def test_every_causal_layer_obeys(subject: Subject, law: laws.Law) -> None:
-    for dtype in DTYPES:
+    for dtype in _precisions(subject, law):
         law(subject, dtype, 5)
 
 
@@ -129,9 +136,6 @@ def drawn_subjects(draw: st.DrawFn) -> Subject:
             return config.build(8, position)
 
     return Subject(f"{_label(config)}-{position}-{causal}", make, edges=config.reads_edges())
-
-
-SOAKING = os.environ.get("SEQLOOM_SOAK") == "1"
 
 
 @settings(max_examples=2_000 if SOAKING else 60)

@@ -22,7 +22,7 @@ MIXERS: dict[str, MixerConfig] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", ["causal", "both-sides"])
 @pytest.mark.parametrize("name", MIXERS)
@@ -51,6 +51,7 @@ def _growth(mixer: torch.nn.Module, short: int, rounds: int) -> float:
     return statistics.median(long / first for first, long in pairs)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MIXERS)
 def test_time_grows_with_the_length_from_16k_to_32k(name: str) -> None:

@@ -1,5 +1,6 @@
 """Whole models: one answer per document whatever it is batched with, losses that add up, every recipe trains a step."""
 
+import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from seqloom.config.inputs import FiltersConfig, NgramsConfig, PatchesConfig, To
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, EmbedderConfig, LanguageModelConfig, SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, EncoderConfig
-from seqloom.nn.models import SequenceModel
+from seqloom.nn.models import SequenceModel, count_parameters
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from tolerances import assert_equal_up_to_rounding, largest
 
@@ -146,6 +147,21 @@ def test_a_tied_head_reads_with_the_matrix_that_the_input_writes_with() -> None:
     assert model.head.table is model.decoder.input.table
     loose = LanguageModelConfig(decoder=tied.decoder, head=type(tied.head)(vocab_size=11, tied=False)).build()
     assert loose.head.table is not loose.decoder.input.table
+
+
+def test_a_tied_table_narrower_than_the_model_is_read_through_a_map() -> None:
+    usual = recipes.language_model("gru", vocab_size=11, size="nano")
+    decoder = msgspec.structs.replace(usual.decoder, input=TokensConfig(vocab_size=11, size=3))
+    config = LanguageModelConfig(decoder=decoder, head=usual.head)
+    model = _drawn(config.build())
+    assert count_parameters(model) == config.parameters()
+    assert model.head.table is model.decoder.input.table and model.head.table.shape == (11, 3)
+    x = Padded.of(torch.tensor([[3, 1, 4], [1, 5, 9]]))
+    vectors = model.features(x).values @ model.head.narrow.weight.T
+    scores = vectors @ model.head.table.T + model.head.bias
+    assert_equal_up_to_rounding(model(x).values, scores, "scores")
+    expected = F.cross_entropy(scores.flatten(0, 1), x.values.flatten(), reduction="sum")
+    assert_equal_up_to_rounding(model.loss(Batch(x, x.values)).total, expected, "loss")
 
 
 def test_packed_language_modeling_equals_documents_apart() -> None:

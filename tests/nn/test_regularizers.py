@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqloom.config.heads import NextTokenHeadConfig
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import GruConfig, LstmConfig, RnnConfig
 from seqloom.config.models import LanguageModelConfig
 from seqloom.config.stacks import BlockConfig, DecoderConfig
+from seqloom.nn.ops.dropout import dropout
 from seqloom.nn.ops.recurrence import recur
 from seqloom.nn.stacks import SequenceDropout
 from seqloom.nn.types import Batch, Padded
@@ -106,7 +107,7 @@ def test_weights_from_state_to_state_are_left_out_and_no_others(kind: Any) -> No
     torch.manual_seed(7)
     found = mixer.train()(x).values
     torch.manual_seed(7)
-    hidden = nn.functional.dropout(mixer.hidden_weight, 0.5)
+    hidden = dropout(mixer.hidden_weight, 0.5)
     assert 0 < int((hidden == 0).sum()) < hidden.numel()
     expected, _ = recur(mixer.cell, x, mixer.begin(2), mixer.weights._replace(hidden=hidden))
     assert_equal_up_to_rounding(found, expected, "dropped weights")
@@ -120,7 +121,7 @@ def test_weights_that_were_left_out_get_no_gradient() -> None:
     torch.manual_seed(7)
     mixer(x).values.sum().backward()
     torch.manual_seed(7)
-    gone = nn.functional.dropout(torch.ones_like(mixer.hidden_weight), 0.5) == 0
+    gone = dropout(torch.ones_like(mixer.hidden_weight), 0.5) == 0
     assert bool((mixer.hidden_weight.grad[gone] == 0).all())
     assert bool((mixer.hidden_weight.grad[~gone] != 0).any())
 

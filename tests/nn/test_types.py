@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom.errors import DataError
-from seqloom.nn.types import Loss, Padded, by_document, map_state, merge_rows, places_of, runs, select_rows, unpack
+from seqloom.nn.packing import by_document, runs, unpack
+from seqloom.nn.types import Loss, Padded, map_state, merge_rows, places_of, select_rows
 
 ragged = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 

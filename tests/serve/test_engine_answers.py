@@ -32,6 +32,7 @@ CASES: dict[str, tuple[str, str, list[Any], dict[str, Any], Callable[[LoadedMode
     "regress": ("scores", "regress", TEXTS, {}, predicted),
     "tag": ("tags", "tag", ["Ada saw Bo.", "went home", "Bo"], {}, predicted),
     "tag words": ("tags", "tag", [["Ada", "saw", "Bo", "."]], {}, predicted),
+    "fill": ("masked", "fill", ["the [MASK] man", "[MASK] saw [MASK]", "the"], {}, predicted),
     "embed": ("reviews", "embed", TEXTS, {}, lambda m, items: [{"vector": row.tolist()} for row in m.embed(items)]),
     "translate": (
         "translator",
@@ -132,6 +133,35 @@ def test_a_stream_is_the_text_of_the_answer(engine: RunningEngine) -> None:
     assert len(found) > 5
 
 
+def test_tokens_are_counted_as_the_model_reads_and_generates_them(
+    engine: RunningEngine, models: dict[str, Path]
+) -> None:
+    def usage(*asked: Any) -> tuple[int, int]:
+        return engine.wait(engine.engine.ask_counted(*asked)).usage
+
+    tokenizer = seqloom.load(models["gru"]).spec.tokenizer
+    assert tokenizer is not None
+    prompts = [tokenizer.encode([text]).values for text in TEXTS[:2]]
+    read = sum(1 + len(tokens) for tokens in prompts)  # BEGIN is read too
+    assert usage("gru", "generate", TEXTS[:2], {"max_new_tokens": 4}) == (read, 8)
+    assert usage("gru", "generate", TEXTS[:2], {"max_new_tokens": 4, "temperature": 1.0, "num_samples": 3})[0] == read
+    ((one,),) = engine.ask("gru", "generate", TEXTS[:1], {"max_new_tokens": 200, "temperature": 2.0, "seed": 3})
+    assert one["finish_reason"] == "end", "else this shows nothing"
+    written = len(tokenizer.encode([one["text"]]).values) + 1  # and END is generated
+    asked = {"max_new_tokens": 200, "temperature": 2.0, "seed": 3}
+    assert usage("gru", "generate", TEXTS[:1], asked) == (1 + len(prompts[0]), written)
+    reviews = seqloom.load(models["reviews"])
+    assert reviews.spec.tokenizer is not None
+    counts = reviews.count_tokens(TEXTS)
+    assert counts == reviews.spec.tokenizer.encode(TEXTS).lengths.tolist()
+    assert usage("reviews", "embed", TEXTS) == (sum(counts), 0)
+
+    async def last() -> Any:
+        return [part async for part in engine.engine.stream("gru", TEXTS[0], {"max_new_tokens": 4})][-1]
+
+    assert engine.wait(last()).usage == (1 + len(prompts[0]), 4)
+
+
 def test_a_request_of_more_items_than_a_batch_is_answered_in_order(engine: RunningEngine) -> None:
     many = [sentence(number, 1 + number % 5) for number in range(40)]
     close_to(engine.ask("reviews", "classify", many), [engine.ask("reviews", "classify", [one])[0] for one in many])
@@ -186,6 +216,9 @@ def test_what_is_no_text_is_refused_without_repeating_it(item: Any, engine: Runn
         ("lm", "generate", {"num_samples": 1_000}, "num_samples"),
         ("lm", "generate", {"max_new_tokens": True}, "max_new_tokens"),
         ("translator", "translate", {"beam_size": 99}, "beam_size"),
+        ("translator", "translate", {"beam_size": 16, "max_new_tokens": 257}, "max_new_tokens"),
+        ("translator", "translate", {"max_new_tokens": 820}, "max_new_tokens"),  # for each of 5 beams
+        ("lm", "generate", {"num_samples": 5, "max_new_tokens": 820}, "max_new_tokens"),
         ("translator", "translate", {"replace_unknown": 1}, "replace_unknown"),
         ("index", "search", {"top_k": 0}, "top_k"),
         ("index", "search", {"where": 7}, "where"),
@@ -229,8 +262,10 @@ def test_cards_say_what_a_model_can_do(engine: RunningEngine, models: dict[str, 
         "lm": ["generate"],
         "gru": ["generate"],
         "translator": ["translate"],
+        "masked": ["fill"],
         "index": ["search"],
     }
+    assert {card.field for card in cards.values()} == {"texts"}
     assert cards["reviews"].labels == ("bad", "good") and cards["reviews"].vector_size
     assert len({card.fingerprint for card in cards.values()}) == len(cards)
 

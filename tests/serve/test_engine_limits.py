@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import seqloom
 from seqloom.decoding.pauses import pausing
 from seqloom.errors import ConfigError
 from seqloom.serve import engine as engine_module
+from seqloom.serve import forkserver
 from seqloom.serve.engine import Engine
 from seqloom.serve.forkserver import ForkServer
 from seqloom.serve.messages import LENGTH, StartWorker, framed, from_worker
@@ -149,6 +152,33 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     asyncio.run(check())
 
 
+def test_a_fork_that_fails_does_not_end_the_forkserver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the system has no process left: the listener sees that the socket is closed, and the next fork works."""
+    started: list[str] = []
+
+    def start(command: list[str], **_: Any) -> Any:
+        started.append(command[-1])
+        if len(started) == 1:
+            raise OSError(11, "Resource temporarily unavailable")
+        return SimpleNamespace(pid=1)
+
+    monkeypatch.setattr(forkserver, "FORKS", False)
+    monkeypatch.setattr(forkserver.subprocess, "Popen", start)
+    monkeypatch.setattr(forkserver.signal, "signal", lambda *_: None)
+    ours, theirs = socket.socketpair()
+    pairs = [socket.socketpair() for _ in range(2)]
+    with ours:
+        for _, worker in pairs:
+            socket.send_fds(ours, [forkserver.ASKED], [worker.fileno()])
+            worker.close()
+    forkserver.main(theirs.detach())
+    assert len(started) == 2
+    for listener, _ in pairs:
+        with listener:
+            listener.settimeout(1)
+            assert listener.recv(1) == b""
+
+
 def test_a_prompt_with_many_samples_is_not_passed_by_single_ones_for_ever(
     models: dict[str, Path], forks: SharedForks
 ) -> None:
@@ -175,13 +205,18 @@ def test_a_prompt_with_many_samples_is_not_passed_by_single_ones_for_ever(
     asyncio.run(check())
 
 
-def test_requests_with_many_prompts_take_turns(models: dict[str, Path], forks: SharedForks) -> None:
+@pytest.mark.parametrize(
+    ("model", "verb", "options"), [("gru", "generate", {"max_new_tokens": 3}), ("reviews", "classify", {})]
+)
+def test_requests_with_many_items_take_turns(
+    model: str, verb: Any, options: dict[str, Any], models: dict[str, Path], forks: SharedForks
+) -> None:
     async def check() -> None:
-        async with serving({"gru": models["gru"]}, forks, max_batch=1) as engine:
+        async with serving({model: models[model]}, forks, max_batch=1) as engine:
             ends: list[str] = []
 
             async def ask(name: str, count: int) -> None:
-                await engine.ask("gru", "generate", ["the"] * count, {"max_new_tokens": 3})
+                await engine.ask(model, verb, ["the"] * count, options)
                 ends.append(name)
 
             await asyncio.gather(ask("many", 20), ask("few", 2))
@@ -283,7 +318,8 @@ LONG = {"max_new_tokens": 1_000, "beam_size": 16, "n_best": 16, "length_penalty"
 
 def test_a_long_beam_that_nobody_waits_for_ends_at_once(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
-        async with serving({name: models[name] for name in ("lm", "reviews")}, forks) as engine:
+        two = {name: models[name] for name in ("lm", "reviews")}
+        async with serving(two, forks, max_beam_tokens=16_000) as engine:
             task = asyncio.create_task(engine.ask("lm", "generate", ["the old man"], LONG))
             await asyncio.sleep(0.2)
             task.cancel()
@@ -299,7 +335,7 @@ def test_a_long_beam_is_no_hanging_worker_and_stops_no_prompt(
     models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def check() -> None:
-        async with serving({"lm": models["lm"]}, forks, total_seconds=1.2) as engine:
+        async with serving({"lm": models["lm"]}, forks, total_seconds=1.2, max_beam_tokens=16_000) as engine:
             monkeypatch.setattr(engine_module, "HUNG", 0.5 - engine.config.total_seconds)  # killed after 0.5 s
             beam = asyncio.create_task(engine.ask("lm", "generate", ["the"], LONG))
             await asyncio.sleep(0.1)

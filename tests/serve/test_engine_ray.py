@@ -83,7 +83,7 @@ def test_what_ray_is_given(models: dict[str, Path], forks: SharedForks, monkeypa
     async def check() -> list[int]:
         one = kind.__new__(kind)
         await one.__init__()
-        answer = await one(StubRequest(model="reviews", verb="classify", items=["a good film"]))
+        answer = await one(StubRequest(model="reviews", verb="classify", texts=["a good film"]))
         assert answer.status_code == 200 and b"label" in answer.body
         pids: list[int] = one.replica.engine.worker_pids
         await one.__del__()
@@ -106,13 +106,14 @@ def test_a_replica_answers_and_refuses_in_json(models: dict[str, Path], forks: S
         async def asked(**body: Any) -> tuple[int, dict[str, Any]]:
             return await replica.answer(msgspec.json.encode(body))
 
-        status, found = await asked(model="reviews", verb="classify", items=["a good film"])
+        status, found = await asked(model="reviews", verb="classify", texts=["a good film"])
         assert status == 200 and found["answers"][0]["label"] in ("good", "bad")
-        assert (await asked(model="other", verb="classify", items=["a"]))[0] == 404
-        assert (await asked(model="reviews", verb="sing", items=["a"]))[0] == 422
-        assert (await asked(model="reviews", verb="classify", items=["a"] * 3))[0] == 422
-        assert (await asked(model="reviews", verb="classify", items=["a" * 21]))[0] == 422
-        assert (await asked(model="reviews", verb="classify", items=[["a" * 11, "b" * 10]]))[0] == 422
+        assert (await asked(model="other", verb="classify", texts=["a"]))[0] == 404
+        assert (await asked(model="reviews", verb="sing", texts=["a"]))[0] == 422
+        assert (await asked(model="reviews", verb="classify", texts=["a"] * 3))[0] == 422
+        assert (await asked(model="reviews", verb="classify", texts=["a" * 21]))[0] == 422
+        assert (await asked(model="reviews", verb="classify", texts=[["a" * 11, "b" * 10]]))[0] == 422
+        assert (await asked(model="reviews", verb="classify"))[0] == 422
         assert (await replica.answer(b"{"))[0] == 422
         await replica.stop()
 

@@ -170,6 +170,8 @@ def test_a_worker_that_hangs_during_a_swap_is_replaced_and_serves_the_new_versio
             retrain(reviews, 3.0)
             await until(lambda: engine.counters["worker_restarts_total"] == 1 and engine.ready)
             assert engine.models["reviews"].fingerprint == identity_of(reviews / "model")
+            retrain(reviews, 0.5)  # nothing waits for the worker that is lost
+            await until(lambda: engine.counters["swaps_total"] == 1)
 
     asyncio.run(check())
 
@@ -184,11 +186,15 @@ def test_a_swap_waits_only_so_long_for_a_worker_and_is_tried_again(
             os.kill(engine.worker_pids[0], signal.SIGSTOP)
             retrain(reviews, 3.0)
             await until(lambda: engine.counters["refused_swaps_total"] == 1)
+            sent = list[Any]()
+            send = engine._links[0].send
+            engine._links[0].send = lambda message: sent.append(message) or send(message)  # type: ignore[func-returns-value]
             monkeypatch.setattr(swap_module, "LONGEST_LOAD", 60.0)
             os.kill(engine.worker_pids[0], signal.SIGCONT)
             await until(lambda: engine.counters["swaps_total"] == 1)
             assert engine.models["reviews"].fingerprint == identity_of(reviews / "model")
             assert engine.counters["worker_restarts_total"] == 0
+            assert DiscardModel(1) in sent  # the version that came too late is not kept in memory
 
     asyncio.run(check())
     assert sum("took too long" in line for line in log.lines) == 1
@@ -263,7 +269,23 @@ def test_a_model_of_another_task_is_refused(models: dict[str, Path], reviews: Pa
     asyncio.run(check())
 
 
-def test_a_folder_that_is_gone_for_a_while_changes_nothing(reviews: Path, forks: SharedForks) -> None:
+def test_a_folder_that_still_changes_is_left_alone(reviews: Path, forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks) as engine:
+            staged = list[Any]()
+            stage = engine._links[0].stage
+            engine._links[0].stage = lambda message: staged.append(message) or stage(message)  # type: ignore[func-returns-value]
+            for number in range(60):  # as if it were being written
+                os.utime(reviews / "model" / "model.safetensors", ns=(number, number))
+                await asyncio.sleep(0.005)
+            assert staged == []
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            assert len(staged) == 1
+
+    asyncio.run(check())
+
+
+def test_a_folder_that_is_gone_for_a_while_changes_nothing(reviews: Path, forks: SharedForks, log: Lines) -> None:
     async def check() -> None:
         async with serving({"reviews": reviews}, forks) as engine:
             (reviews / "model").rename(reviews / ".away")
@@ -272,6 +294,7 @@ def test_a_folder_that_is_gone_for_a_while_changes_nothing(reviews: Path, forks:
             (reviews / ".away").rename(reviews / "model")
             await asyncio.sleep(0.1)
             assert engine.counters["swaps_total"] == engine.counters["refused_swaps_total"] == 0
+            assert log.lines == []
 
     asyncio.run(check())
 

@@ -23,42 +23,44 @@ def one() -> Iterator[Server]:
         yield running
 
 
-GOOD = '{"items":["a"],"model":"all"}'
+GOOD = '{"texts":["a"],"model":"all"}'
 BODIES = {
     "empty": (b"", 400),
     "blank": (b" \n", 400),
     "half": (GOOD[:-1].encode(), 400),
     "two values": (GOOD.encode() * 2, 400),
-    "single quotes": (b"{'items':['a']}", 400),
-    "trailing comma": (b'{"items":["a"],}', 400),
-    "comment": (b'{"items":["a"]} // a', 400),
-    "bad utf-8": (b'{"items":["\xff"]}', 400),
-    "overlong utf-8": (b'{"items":["\xc0\x80"]}', 400),
-    "surrogate in utf-8": (b'{"items":["\xed\xa0\x80"]}', 400),
+    "single quotes": (b"{'texts':['a']}", 400),
+    "trailing comma": (b'{"texts":["a"],}', 400),
+    "comment": (b'{"texts":["a"]} // a', 400),
+    "bad utf-8": (b'{"texts":["\xff"]}', 400),
+    "overlong utf-8": (b'{"texts":["\xc0\x80"]}', 400),
+    "surrogate in utf-8": (b'{"texts":["\xed\xa0\x80"]}', 400),
     "byte-order mark": (b"\xef\xbb\xbf" + GOOD.encode(), 400),
     "utf-16": (GOOD.encode("utf-16"), 400),
     "utf-16-le": (GOOD.encode("utf-16-le"), 400),
     "utf-32-be": (GOOD.encode("utf-32-be"), 400),
-    "raw NUL": (b'{"items":["\x00"]}', 400),
-    "half a surrogate pair": (rb'{"items":["\ud800"]}', 400),
-    "half a pair in a key": (rb'{"items":["a"],"\udc00":1}', 400),
-    "key twice": (b'{"items":["a"],"items":["b"]}', 400),
-    "inner key twice": (b'{"items":[{"a":1,"a":2}]}', 400),
-    "NaN": (b'{"items":[[NaN]]}', 400),
-    "Infinity": (b'{"items":[[-Infinity]]}', 400),
-    "1e400": (b'{"items":[[1e400]]}', 400),
-    "many digits": (b'{"items":[[' + b"9" * 10_000 + b"]]}", 400),
+    "raw NUL": (b'{"texts":["\x00"]}', 400),
+    "half a surrogate pair": (rb'{"texts":["\ud800"]}', 400),
+    "half a pair in a key": (rb'{"texts":["a"],"\udc00":1}', 400),
+    "key twice": (b'{"texts":["a"],"texts":["b"]}', 400),
+    "inner key twice": (b'{"texts":[{"a":1,"a":2}]}', 400),
+    "NaN": (b'{"inputs":[[NaN]]}', 400),
+    "Infinity": (b'{"inputs":[[-Infinity]]}', 400),
+    "1e400": (b'{"inputs":[[1e400]]}', 400),
+    "many digits": (b'{"inputs":[[' + b"9" * 10_000 + b"]]}", 400),
     "array": (b"[]", 422),
-    "text": (b'"items"', 422),
+    "text": (b'"texts"', 422),
     "number": (b"1", 422),
     "null": (b"null", 422),
-    "no items": (b"{}", 422),
-    "items of null": (b'{"items":null}', 422),
-    "items of a text": (b'{"items":"a"}', 422),
-    "a number as item": (b'{"items":[1]}', 422),
-    "unknown field": (b'{"items":["a"],"item":1}', 422),
-    "model of a number": (b'{"items":["a"],"model":1}', 422),
-    "deep": (b'{"items":' + b"[" * 250_000 + b"]" * 250_000 + b"}", 422),
+    "no texts": (b"{}", 422),
+    "texts of null": (b'{"texts":null}', 422),
+    "texts of a text": (b'{"texts":"a"}', 422),
+    "a number as text": (b'{"texts":[1]}', 422),
+    "a list of numbers as text": (b'{"texts":[[1]]}', 422),
+    "texts and inputs": (b'{"texts":["a"],"inputs":[[1]]}', 422),
+    "unknown field": (b'{"texts":["a"],"item":1}', 422),
+    "model of a number": (b'{"texts":["a"],"model":1}', 422),
+    "deep": (b'{"texts":' + b"[" * 250_000 + b"]" * 250_000 + b"}", 422),
     "deep objects": (b'{"a":' * 60_000 + b"1" + b"}" * 60_000, 422),
 }
 
@@ -74,11 +76,36 @@ def test_a_body_that_cannot_be_used_is_refused_in_one_form(one: Server, name: st
 def test_good_bodies(one: Server) -> None:
     for body in (
         GOOD,
-        rb'{"items":["\ud83d\ude00\u0000"]}'.decode(),
+        rb'{"texts":["\ud83d\ude00\u0000"]}'.decode(),
         f" \n{GOOD}\t",
-        '{"items":[["a","b"],[[1,2e3]]]}',
+        '{"texts":[["a","b"],["c"]]}',
     ):
         assert one.post("/v1/classify", body.encode())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "said"),
+    [
+        ("/v1/classify", {}, "texts", "the field texts is missing. Fix: add it"),
+        ("/v1/search", {}, "texts", "the field texts is missing. Fix: add it"),
+        ("/v1/classify", {"texts": ["a"], "inputs": ["a"]}, "inputs", "both texts and inputs"),
+        ("/v1/classify", {"inputs": ["a"]}, "inputs", "reads text, not inputs. Fix: send texts"),
+        ("/v1/regress", {"texts": ["a"], "model": "numbers"}, "texts", "reads vectors, not texts. Fix: send inputs"),
+        ("/v1/generate", {"inputs": ["a"], "model": "all"}, None, "the fields are model, texts, "),
+        ("/v1/classify", {"items": ["a"]}, None, "the fields are model, texts, inputs"),
+        ("/v1/classify", {"texts": ["b", "refuse me"]}, "texts[1]", "cannot be used"),
+        ("/v1/regress", {"inputs": [[1], "refuse me"], "model": "numbers"}, "inputs[1]", "cannot be used"),
+    ],
+)
+def test_texts_are_in_texts_and_all_else_in_inputs(
+    one: Server, path: str, body: dict[str, Any], field: str | None, said: str
+) -> None:
+    status, found = one.post(path, body)
+    assert (status, found["error"].get("field")) == (422, field), found
+    assert said in found["error"]["message"]
+    assert one.post("/v1/regress", {"inputs": [[[1, 2e3]], {"nodes": [1]}], "model": "numbers"})[0] == 200
+    fields = {model["id"]: model["field"] for model in one.ask("GET", "/v1/models")[1]["data"]}
+    assert fields == {"all": "texts", "writer": "texts", "numbers": "inputs"}
 
 
 ODD = [
@@ -140,12 +167,12 @@ def test_every_number_has_a_range_and_a_type_and_the_refusal_names_it(one: Serve
         others = ["0.5"] if limits["type"] == "integer" else []
         nulls = [] if path in rest else ["null"]  # which clients of OpenAI send
         for value in (*WRONG, *beyond, *others, *nulls):
-            body = "{" + rest.get(path, '"items":["a"]') + f',"{field}":{value}}}'
+            body = "{" + rest.get(path, '"texts":["a"]') + f',"{field}":{value}}}'
             status, found = one.post(path, body.encode())
             named = found["error"].get("field") or found["error"].get("param")
             assert (status, named) == (422, field), (path, field, value, found)
         for value in ("NaN", "Infinity", "1e400"):  # not JSON at all
-            body = f'{{"items":["a"],"{field}":{value}}}'
+            body = f'{{"texts":["a"],"{field}":{value}}}'
             assert one.post(path, body.encode())[0] == 400
     assert one.is_healthy()
 
@@ -168,7 +195,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_take_no_time(one: Server, name: str) -> None:
     begun = time.monotonic()
-    assert one.post("/v1/classify", {"items": [HOSTILE[name]]})[0] == 200
+    assert one.post("/v1/classify", {"texts": [HOSTILE[name]]})[0] == 200
     assert time.monotonic() - begun < 1.0
 
 
@@ -183,6 +210,7 @@ SLOW: list[Callable[[int], bytes]] = [  # of about as many bytes
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SLOW)))
 def test_the_work_of_the_parser_is_linear(number: int) -> None:
@@ -199,7 +227,7 @@ def test_the_work_of_the_parser_is_linear(number: int) -> None:
 
 
 def test_a_body_of_numbers_is_read_without_a_call_of_python_for_each() -> None:
-    body = json.dumps({"items": [list(range(9)) * 3_000] * 3}).encode()
+    body = json.dumps({"inputs": [list(range(9)) * 3_000] * 3}).encode()
     calls = 0
 
     def count(_frame: Any, event: str, _fact: Any) -> None:
@@ -209,7 +237,7 @@ def test_a_body_of_numbers_is_read_without_a_call_of_python_for_each() -> None:
     sys.setprofile(count)
     try:
         value = parsed(body)
-        require_short(value["items"], "items", 32_768)
+        require_short(value["inputs"], "inputs", 32_768)
     finally:
         sys.setprofile(None)
     assert calls < 200
@@ -257,15 +285,17 @@ def test_depth_is_counted_as_the_parser_does() -> None:
 
 CANARY = "canary-5f2e"
 SPOKEN = [
-    {"items": [CANARY]},
-    {"items": [CANARY, 1]},
-    {"items": [CANARY], CANARY: 1},
-    {"items": ["fail", CANARY]},
-    {"items": ["refuse me", CANARY]},
-    {"items": [CANARY], "model": CANARY},
-    {"items": [{CANARY: CANARY}]},
-    {"items": [CANARY], "top_k": CANARY},
-    {"items": [CANARY], "stop": [CANARY, 1]},
+    {"texts": [CANARY]},
+    {"texts": [CANARY, 1]},
+    {"texts": [CANARY], CANARY: 1},
+    {"texts": ["fail", CANARY]},
+    {"texts": ["refuse me", CANARY]},
+    {"texts": [CANARY], "model": CANARY},
+    {"texts": [{CANARY: CANARY}]},
+    {"texts": [[CANARY, 1]]},
+    {"inputs": [CANARY, {CANARY: 1}]},
+    {"texts": [CANARY], "top_k": CANARY},
+    {"texts": [CANARY], "stop": [CANARY, 1]},
 ]
 
 
@@ -285,6 +315,6 @@ def test_no_text_of_a_request_is_in_errors_logs_or_metrics() -> None:
 
 def test_a_failure_of_ours_tells_its_place_to_the_log_and_nothing_to_the_client() -> None:
     with server() as mine:
-        status, found = mine.post("/v1/classify", {"items": ["fail"]})
+        status, found = mine.post("/v1/classify", {"texts": ["fail"]})
         assert (status, found["error"]["code"]) == (500, "internal")
     assert "RuntimeError in ask, line" in mine.log.getvalue()

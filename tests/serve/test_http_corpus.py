@@ -10,7 +10,7 @@ from http_common import Server, server, status_of
 from seqloom.config.serving import ServingConfig
 
 LEAKS = re.compile(rb'Traceback|File "|/src/|/home/|\.py|Error\b|Exception|starlette|uvicorn|h11')
-BODY = b'{"items":["a"],"model":"all"}'
+BODY = b'{"texts":["a"],"model":"all"}'
 
 
 def corpus(port: int) -> dict[str, bytes]:

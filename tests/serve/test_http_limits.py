@@ -24,7 +24,7 @@ def small() -> Iterator[Server]:
 
 
 def body_of(size: int) -> bytes:
-    empty = b'{"items":["a"],"model":"all"}'
+    empty = b'{"texts":["a"],"model":"all"}'
     return empty + b" " * (size - len(empty))
 
 
@@ -40,6 +40,18 @@ def test_a_body_of_the_limit_is_read_and_one_more_byte_is_not(small: Server, mor
     data = request("/v1/classify", body_of(BODY_BYTES + more), "connection: close", port=small.port)
     assert status_of(small.raw(data)) == status
     assert status_of(small.raw(chunked(body_of(BODY_BYTES + more), 100, small.port))) == status
+
+
+def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(small: Server) -> None:
+    begin = request("/v1/classify", body_of(BODY_BYTES + 1), port=small.port).partition(b"\r\n\r\n")[0]
+    assert status_of(small.raw(begin + b"\r\n\r\n")) == 413
+
+
+def test_what_stands_between_the_chunks_of_a_body_is_counted_too() -> None:
+    with server() as one:
+        first, _, chunks = chunked(body_of(100), 1, one.port).partition(b"\r\n\r\n")
+        long = chunks.replace(b"1\r\n", b"1;" + b"a" * 20_000 + b"\r\n")
+        assert status_of(one.raw(first + b"\r\n\r\n" + long)) == 413
 
 
 def test_the_default_limit_of_a_body_is_one_mebibyte() -> None:
@@ -83,14 +95,18 @@ def test_the_number_of_header_fields(small: Server, more: int, status: int) -> N
 
 def test_items_and_characters(small: Server) -> None:
     for count, status in ((32, 200), (33, 422), (0, 422)):
-        got, found = small.post("/v1/classify", {"items": ["a"] * count})
+        got, found = small.post("/v1/classify", {"texts": ["a"] * count})
         assert got == status, found
-    assert found["error"]["field"] == "items"
+    assert found["error"]["field"] == "texts"
     for size, status in ((50, 200), (51, 422)):
-        for item in ("a" * size, ["a" * (size - 1), "b"], [1] * size, {"nodes": "a" * (size - 5)}):
-            got, found = small.post("/v1/classify", {"items": ["b", item]})
+        for text in ("a" * size, ["a" * (size - 1), "b"]):
+            got, found = small.post("/v1/classify", {"texts": ["b", text]})
             assert got == status, found
-            assert status == 200 or found["error"]["field"] == "items[1]"
+            assert status == 200 or found["error"]["field"] == "texts[1]"
+        for other in ([1] * size, {"nodes": "a" * (size - 5)}):
+            got, found = small.post("/v1/regress", {"inputs": [[1], other], "model": "numbers"})
+            assert got == status, found
+            assert status == 200 or found["error"]["field"] == "inputs[1]"
 
 
 def test_embeddings_take_256_items_a_call(small: Server) -> None:
@@ -103,10 +119,10 @@ def test_depth() -> None:
     with server() as one:
         for depth, status in ((32, 200), (33, 422), (250_000, 422)):
             inner = "[" * (depth - 2) + "]" * (depth - 2)
-            got, found = one.post("/v1/classify", f'{{"items":[{inner}]}}'.encode())
+            got, found = one.post("/v1/regress", f'{{"model":"numbers","inputs":[{inner}]}}'.encode())
             assert got == status
         assert found["error"]["code"] == "too_deep"
-        texts = {"items": ["[" * 100]}
+        texts = {"texts": ["[" * 100]}
         assert one.post("/v1/classify", texts)[0] == 200  # brackets of texts are no levels
 
 
@@ -164,7 +180,7 @@ def test_idle_connections_are_closed(small: Server) -> None:
 
 def test_an_answer_that_takes_too_long_gets_504_and_a_stream_an_event() -> None:
     with server(ServingConfig(port=0, **SHORT), FakeEngine(seconds=0.1, longest=0.05)) as one:
-        status, found = one.post("/v1/classify", {"items": ["a"]})
+        status, found = one.post("/v1/classify", {"texts": ["a"]})
         assert (status, found["error"]["code"]) == (504, "timed_out")
     with server(ServingConfig(port=0, total_seconds=0.1), FakeEngine(seconds=0.03, longest=0.2)) as one:
         body = {"model": "all", "prompt": "a", "stream": True, "max_tokens": 100}
@@ -192,14 +208,14 @@ def test_one_connection_too_many_gets_503(small: Server) -> None:
 
 def test_a_full_queue_gets_429_with_retry_after() -> None:
     with server(engine=FakeEngine(most=0)) as one:
-        status, found, headers = one.ask("POST", "/v1/classify", {"items": ["a"]})
+        status, found, headers = one.ask("POST", "/v1/classify", {"texts": ["a"]})
         assert (status, found["error"]["code"], headers["retry-after"]) == (429, "overloaded", "1")
 
 
 @pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
     with server(ServingConfig(port=0, max_items=100_000, **SHORT)) as one:
-        body = json.dumps({"items": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
+        body = json.dumps({"texts": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
         with socket.socket() as lazy:
             lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             lazy.connect(("127.0.0.1", one.port))
@@ -215,7 +231,7 @@ def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
 @pytest.mark.slow
 def test_a_client_that_reads_slowly_gets_the_whole_of_a_last_answer() -> None:
     with server(ServingConfig(port=0, max_items=100_000)) as one:
-        body = json.dumps({"items": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
+        body = json.dumps({"texts": ["a"] * 60_000, "model": "all"}).encode()  # an answer of 3 MB
         with socket.socket() as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             slow.connect(("127.0.0.1", one.port))

@@ -12,14 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from http_common import JSON, FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
+from seqloom.serve import bodies
 from seqloom.serve.room import BODIES
 
-BODY = b'{"items":["a small text of some words"],"model":"all"}'
+BODY = b'{"texts":["a small text of some words"],"model":"all"}'
 
 
 def traffic(one: Server, seconds: float, clients: int = 2) -> tuple[Counter[int], list[float]]:
@@ -84,7 +86,7 @@ def test_overload_is_refused_at_once_and_what_is_accepted_takes_no_longer() -> N
 
 def slow_clients(one: Server, heads: int, bodies: int, readers: int) -> list[socket.socket]:
     data = request(port=one.port)
-    large = b'{"model":"all","items":[' + b",".join([b'"a"'] * 2_000) + b"]}"
+    large = b'{"model":"all","texts":[' + b",".join([b'"a"'] * 2_000) + b"]}"
     held = []
     for count, sent in ((heads, b"GET /health HTT"), (bodies, data[:-5]), (readers, None)):
         for _ in range(count):
@@ -153,9 +155,18 @@ def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_
             assert (status_of(answer), b"connection: close" in answer) == (429, True)
         assert one.is_healthy()
         assert [status_of(one_answer(client)) for client in busy] == [200] * 3
+        with one.connect() as slow:  # it began when there was room, and others were quicker
+            slow.sendall(data[:-3])
+            time.sleep(0.05)
+            for client in busy:
+                client.sendall(data)
+            time.sleep(0.1)
+            slow.sendall(data[-3:])
+            assert status_of(drained(slow)) == 429
+        assert [status_of(one_answer(client)) for client in busy] == [200] * 3
         for client in busy:
             client.close()
-        assert 'seqloom_refusals_total{code="overloaded"} 4' in one.ask("GET", "/metrics")[1]
+        assert 'seqloom_refusals_total{code="overloaded"} 5' in one.ask("GET", "/metrics")[1]
 
 
 @pytest.mark.slow
@@ -182,7 +193,7 @@ def test_a_full_queue_changes_nothing_for_requests_that_are_wrong_and_openai_rou
             client.close()
 
 
-NUMBERS = json.dumps({"items": [list(range(9)) * 3_000] * 7, "model": "all"}).encode()
+NUMBERS = json.dumps({"inputs": [list(range(9)) * 3_000] * 7, "model": "numbers"}).encode()
 
 
 @pytest.mark.slow
@@ -192,7 +203,7 @@ def test_large_bodies_beyond_what_can_wait_are_refused_and_do_not_delay_question
     with server(config, FakeEngine(seconds=0.3)) as one:
 
         def client() -> None:
-            statuses[status_of(one.raw(request("/v1/classify", NUMBERS, "connection: close", port=one.port)))] += 1
+            statuses[status_of(one.raw(request("/v1/regress", NUMBERS, "connection: close", port=one.port)))] += 1
 
         times: list[float] = []
 
@@ -206,6 +217,26 @@ def test_large_bodies_beyond_what_can_wait_are_refused_and_do_not_delay_question
         assert set(statuses) == {200, 429}
         assert len(one.engine.asked) == statuses[200] < 20
         assert quantile(sorted(times), 0.5) < 0.25
+
+
+def test_large_bodies_are_parsed_in_a_thread_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, seen = [0], set[tuple[str, int]]()
+
+    def parsed(body: bytes) -> Any:
+        running[0] += 1
+        time.sleep(0.02)
+        seen.add((threading.current_thread().name.partition("_")[0], running[0]))
+        running[0] -= 1
+        return json.loads(body)
+
+    with server() as one:
+        listener = next(thread.name for thread in threading.enumerate() if "<lambda>" in thread.name)
+        monkeypatch.setattr(bodies, "parsed", parsed)
+        large = BODY + b" " * bodies.LARGE
+        together([lambda: one.raw(request("/v1/classify", large, "connection: close", port=one.port)) and None] * 4)
+        assert seen == {("asyncio", 1)}
+        one.raw(request("/v1/classify", BODY, "connection: close", port=one.port))
+        assert seen == {("asyncio", 1), (listener, 1)}
 
 
 def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest.MonkeyPatch) -> None:

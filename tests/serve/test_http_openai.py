@@ -34,12 +34,22 @@ def test_a_stream_has_the_parts_of_the_text_then_the_reason(one: Server) -> None
     assert len({part["id"] for part in found}) == 1
 
 
+def test_a_stream_has_its_usage_at_the_end_if_that_is_asked(one: Server) -> None:
+    asked = {"model": "all", "prompt": "abcde", "stream": True, "max_tokens": 3}
+    assert not any("usage" in part for part in events(one, asked | {"stream_options": {"include_usage": False}}))
+    *parts, last = events(one, asked | {"stream_options": {"include_usage": True}})
+    assert [part["usage"] for part in parts] == [None] * 4
+    assert last["choices"] == [] and last["id"] == parts[0]["id"]
+    assert last["usage"] == {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
+
+
 def test_completions(one: Server) -> None:
     asked = {"model": "all", "prompt": ["a", "b"], "n": 2, "temperature": 0.5, "stop": "x", "max_tokens": 3, "seed": 1}
     status, found = one.post("/v1/completions", asked | {"echo": True, "logprobs": None, "user": "u"})
     assert status == 200
     texts = [(choice["index"], choice["text"], choice["finish_reason"]) for choice in found["choices"]]
     assert texts == [(0, "a more", "length"), (1, "a more", "length"), (2, "b more", "length"), (3, "b more", "length")]
+    assert found["usage"] == {"prompt_tokens": 2, "completion_tokens": 6, "total_tokens": 8}
     options = one.engine.asked[-1][3]
     assert options == {"max_new_tokens": 3, "stop": ["x"], "temperature": 0.5, "seed": 1, "num_samples": 2}
 
@@ -67,6 +77,8 @@ def test_temperature_0_is_greedy_and_seeds_differ_unless_one_is_given(one: Serve
         ({"best_of": 3}, "best_of"),
         ({"prompt": [1, 2, 3]}, "prompt[0]"),
         ({"stop": [""]}, "stop"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_all": True}}, "stream_options"),
     ],
 )
 def test_what_is_not_supported_is_refused_and_not_ignored(one: Server, more: dict[str, Any], field: str) -> None:
@@ -102,6 +114,7 @@ def test_limits_of_integers_are_told_exactly(one: Server) -> None:
 def test_vectors_as_numbers_and_in_base64(one: Server) -> None:
     asked = {"model": "all", "input": ["a", "bcd"]}
     _, plain = one.post("/v1/embeddings", asked)
+    assert plain["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
     _, packed = one.post("/v1/embeddings", asked | {"encoding_format": "base64", "dimensions": 4})
     vectors = [[0.5, -0.25, 1.0, 1.0], [0.5, -0.25, 3.0, 1.0]]
     assert [one["embedding"] for one in plain["data"]] == vectors
@@ -114,7 +127,7 @@ def test_vectors_as_numbers_and_in_base64(one: Server) -> None:
 def test_an_unknown_model_has_a_404_and_an_unable_one_a_422(one: Server) -> None:
     assert one.post("/v1/embeddings", {"model": "none", "input": "a"})[0] == 404
     assert one.post("/v1/embeddings", {"model": "writer", "input": "a"})[0] == 422
-    assert one.post("/v1/classify", {"model": "none", "items": ["a"]})[0] == 404
+    assert one.post("/v1/classify", {"model": "none", "texts": ["a"]})[0] == 404
 
 
 def waited(engine: Any, count: int) -> float:

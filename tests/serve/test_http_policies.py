@@ -17,7 +17,7 @@ from seqloom.serve.keys import FAILURES, KeyRing, read_keys
 from seqloom.serve.openapi import REFUSED
 from seqloom.serve.policies import PolicyRoute, guarded, host_names
 
-GOOD = b'{"items":["a"],"model":"all"}'
+GOOD = b'{"texts":["a"],"model":"all"}'
 KEYS = {"alice": "a-long-key-of-alice-0123456789", "bob": "a-long-key-of-bob-9876543210xyz"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 

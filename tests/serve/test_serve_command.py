@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,52 @@ def serving(folder: Path, *arguments: str) -> Iterator[Served]:
             process.stdout.close()
 
 
+WATCHED_CURL = """#!/bin/bash
+tr '\\0' '\\n' < /proc/$$/cmdline >> "$0.seen"  # what other users see of this process
+tr '\\0' '\\n' < /proc/$PPID/cmdline >> "$0.seen"  # and of the shell around it
+exec {curl} -sS "$@"
+"""
+
+
 def pasted(line: str, folder: Path) -> Any:
-    """Run the printed command, in a shell as a user would."""
+    """Run the printed command, in a shell as a user would; no process of it shows the key."""
+    curl = shutil.which("curl")
+    assert curl is not None
+    watched = folder / "bin" / "curl"
+    watched.parent.mkdir()
+    watched.write_text(WATCHED_CURL.format(curl=curl))
+    watched.chmod(0o755)
+    environment = os.environ | {"PATH": f"{watched.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-c", line.replace("curl ", "curl -sS ", 1)], capture_output=True, text=True, check=False, cwd=folder
+        ["bash", "-c", line], capture_output=True, text=True, check=False, cwd=folder, env=environment
     )
     assert done.returncode == 0, done.stderr
+    seen = Path(f"{watched}.seen").read_text()
+    assert "/v1/classify" in seen and KEY not in seen
     return json.loads(done.stdout)
+
+
+def family_of(pid: int) -> dict[int, str]:
+    """The command lines and environments of a process and all that it has started, as the process list shows them."""
+    parents = dict[int, int]()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):  # it has ended meanwhile
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {
+        one: "".join(Path(f"/proc/{one}/{name}").read_text(errors="replace") for name in ("cmdline", "environ"))
+        for one in found
+    }
+
+
+def check_process_list(one: Served) -> None:
+    """S10: neither the listener nor the forkserver nor a worker shows a key in its arguments or its environment."""
+    family = family_of(one.process.pid)
+    assert len(family) == 3 and all("seqloom" in text for text in family.values())
+    assert not [pid for pid, text in family.items() if KEY in text or KEY[::-1] in text]
 
 
 @pytest.mark.slow
@@ -111,6 +151,7 @@ def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_p
         assert KEY not in one.lines[-1] and "$(" not in one.lines[-1]  # no key in arguments, which all users can see
         answer = pasted(one.lines[-1], tmp_path)
         assert answer["model"] == "reviews" and sum(answer["outputs"][0]["scores"].values()) == pytest.approx(1)
+        check_process_list(one)
         check_verbs(one)
         check_openai_client(one.base)
         check_page(one.base, tmp_path)
@@ -130,20 +171,34 @@ def test_a_connection_to_elsewhere_would_be_seen(tmp_path: Path) -> None:
     assert "192.0.2.1" in (tmp_path / "connected").read_text()
 
 
+ALONE = ("unshare", "--map-root-user", "--net", "bash", "-ec", 'ip link set lo up && exec "$0" "$@"')
+
+
+@pytest.mark.soak
+def test_a_server_without_a_network_answers_and_sends_nothing_to_anywhere(models: dict[str, Path]) -> None:
+    """S15, as the kernel sees it: also of code that is not Python."""
+    if shutil.which(ALONE[0]) is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user cannot make a network (`unshare`, `ip`)")
+    names = [f"reviews={models['reviews']}", f"stories={models['gru']}"]
+    script = str(PAGE.parents[1] / "tests" / "serve_alone.py")
+    done = subprocess.run([*ALONE, sys.executable, script, *names], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["0", "1"], done.stderr
+
+
 def check_verbs(one: Served) -> None:
-    tagged = one.post("/v1/tag", {"items": ["Ada went home."]})[1]["outputs"][0]
+    tagged = one.post("/v1/tag", {"texts": ["Ada went home."]})[1]["outputs"][0]
     assert next((word["start"], word["end"]) for word in tagged["words"]) == (0, 3)
-    assert len(one.post("/v1/embed", {"items": ["a", "b"], "model": "reviews"})[1]["outputs"][1]["vector"]) > 1
-    assert isinstance(one.post("/v1/regress", {"items": ["the old man"]})[1]["outputs"][0]["numbers"][0], float)
+    assert len(one.post("/v1/embed", {"texts": ["a", "b"], "model": "reviews"})[1]["outputs"][1]["vector"]) > 1
+    assert isinstance(one.post("/v1/regress", {"texts": ["the old man"]})[1]["outputs"][0]["numbers"][0], float)
     assert (
         "text"
-        in one.post("/v1/translate", {"items": ["the old man"], "beam_size": 2, "max_new_tokens": 3})[1]["outputs"][0]
+        in one.post("/v1/translate", {"texts": ["the old man"], "beam_size": 2, "max_new_tokens": 3})[1]["outputs"][0]
     )
     texts = one.post(
-        "/v1/generate", {"items": ["the"], "model": "stories", "max_new_tokens": 3, "num_samples": 2, "top_k": 5}
+        "/v1/generate", {"texts": ["the"], "model": "stories", "max_new_tokens": 3, "num_samples": 2, "top_k": 5}
     )[1]
     assert len(texts["outputs"][0]) == 2
-    hits = one.post("/v1/search", {"items": ["a"], "top_k": 1})[1]["outputs"][0]
+    hits = one.post("/v1/search", {"texts": ["a"], "top_k": 1})[1]["outputs"][0]
     assert isinstance(hits, list)
 
 
@@ -158,20 +213,27 @@ def check_openai_client(base: str) -> None:
         asked: dict[str, Any] = {"model": "stories", "prompt": "the old man", "max_tokens": 6, "temperature": 0}
         whole = client.completions.create(**asked)
         assert whole.choices[0].finish_reason in ("stop", "length")
+        assert whole.usage is not None and whole.usage.prompt_tokens >= 3
+        assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
         parts = list(client.completions.create(**asked, stream=True))
         assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
+        *parts, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+        assert (last.choices, last.usage, {part.usage for part in parts}) == ([], whole.usage, {None})
         several = client.completions.create(model="stories", prompt=["a", "b"], n=2, max_tokens=2, stop=["\n"], seed=3)
         assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
         plain = client.embeddings.create(model="reviews", input=["a film", "b"], encoding_format="float")
         packed = client.embeddings.create(model="reviews", input=["a film", "b"])  # in base64
         for first, second in zip(plain.data, packed.data, strict=True):
             assert second.embedding == pytest.approx(first.embedding, abs=1e-6)
+        assert plain.usage.prompt_tokens == plain.usage.total_tokens >= 3
         assert len(client.embeddings.create(model="reviews", input=["a film"] * 256).data) == 256
         with pytest.raises(openai.NotFoundError, match="no model of this name"):
             client.completions.create(model="canary", prompt="canary")
         with pytest.raises(openai.UnprocessableEntityError) as caught:
             client.completions.create(model="stories", prompt="a", max_tokens=10_000)
         assert caught.value.param == "max_tokens"
+        with pytest.raises(openai.UnprocessableEntityError, match="max_tokens: 1,000 tokens in each of 16 samples are"):
+            client.completions.create(model="stories", prompt="a", max_tokens=1_000, n=16)
         with pytest.raises(openai.AuthenticationError):
             client.with_options(api_key="wrong").models.list()
 
@@ -195,11 +257,11 @@ def check_page(base: str, folder: Path) -> None:
 
 def check_limits(one: Served) -> None:
     """Wrong values are refused by name and end no worker."""
-    assert one.post("/v1/classify", {"items": [["a", "b"]]})[0] == 422
-    assert one.post("/v1/classify", {"items": ["a"], "model": "stories"})[0] == 422
-    status, found = one.post("/v1/generate", {"items": ["a"], "model": "stories", "beam_size": 2, "temperature": 0.5})
+    assert one.post("/v1/classify", {"texts": [["a", "b"]]})[0] == 422
+    assert one.post("/v1/classify", {"texts": ["a"], "model": "stories"})[0] == 422
+    status, found = one.post("/v1/generate", {"texts": ["a"], "model": "stories", "beam_size": 2, "temperature": 0.5})
     assert status == 422, found
-    assert one.post("/v1/generate", {"items": ["a" * 32_768], "model": "stories", "max_new_tokens": 1})[0] in (200, 422)
+    assert one.post("/v1/generate", {"texts": ["a" * 32_768], "model": "stories", "max_new_tokens": 1})[0] in (200, 422)
     asked = urllib.request.Request(f"{one.base}/metrics", headers={"Authorization": f"Bearer {KEY}"})
     with urllib.request.urlopen(asked, timeout=10) as answer:
         assert "\nseqloom_engine_worker_restarts_total 0\n" in answer.read().decode()
@@ -213,7 +275,7 @@ def check_stop(one: Served) -> None:
         for _ in range(3):
             try:
                 statuses.append(
-                    one.post("/v1/generate", {"items": ["the"], "model": "stories", "max_new_tokens": 1_000})[0]
+                    one.post("/v1/generate", {"texts": ["the"], "model": "stories", "max_new_tokens": 1_000})[0]
                 )
             except OSError:
                 statuses.append(0)  # it has stopped listening

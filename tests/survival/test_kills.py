@@ -2,6 +2,8 @@
 
 import os
 import random
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,20 @@ from survival.forking import Runs
 
 pytestmark = pytest.mark.slow
 LONGEST_CHAIN = 5
-Wholes = dict[str, Whole]
+Wholes = Callable[[str], Whole]
 
 
 @pytest.fixture(scope="module")
 def wholes(runs: Runs, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Wholes:
     folder = tmp_path_factory.mktemp("whole")
-    return {case: whole(runs, data, folder / case, case) for case in CASES}
 
+    @cache
+    def of(case: str) -> Whole:
+        found = whole(runs, data, folder / case, case)
+        assert 110 <= found.steps <= 130, "the runs are as long as they claim"
+        return found
 
-def test_the_runs_are_as_long_as_they_claim(wholes: Wholes) -> None:
-    assert all(110 <= one.steps <= 130 for one in wholes.values())
+    return of
 
 
 def chain(runs: Runs, asked: dict[str, Any], draw: random.Random, kills: int, seconds: float) -> int:
@@ -43,13 +48,13 @@ def campaign(runs: Runs, data: Path, wholes: Wholes, folder: Path, kills: int, s
     while struck < kills:
         case = list(CASES)[number % len(CASES)]
         asked = {"data": str(data), "out": str(folder / f"{case}-{number}"), "case": case, "eager": number % 2 == 0}
-        struck += chain(runs, asked, draw, draw.randint(1, LONGEST_CHAIN), wholes[case].seconds)
-        assert differences(Path(asked["out"]), wholes[case]) == [], f"SEQLOOM_SEED={seed}, run {number}"
+        struck += chain(runs, asked, draw, draw.randint(1, LONGEST_CHAIN), wholes(case).seconds)
+        assert differences(Path(asked["out"]), wholes(case)) == [], f"SEQLOOM_SEED={seed}, run {number}"
         number += 1
 
 
-def test_thirty_kills_in_chains_change_no_byte(runs: Runs, data: Path, wholes: Wholes, tmp_path: Path) -> None:
-    campaign(runs, data, wholes, tmp_path, 30, seed=0)
+def test_ten_kills_in_chains_change_no_byte(runs: Runs, data: Path, wholes: Wholes, tmp_path: Path) -> None:
+    campaign(runs, data, wholes, tmp_path, 10, seed=0)
 
 
 @pytest.mark.soak

@@ -150,6 +150,7 @@ def not_finite_in(out: Path) -> list[str]:
     return bad
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_step_that_is_not_finite_changes_not_one_bit(

@@ -25,7 +25,7 @@ def unkilled(runs: Runs, data: Path, tmp_path_factory: pytest.TempPathFactory) -
     return whole(runs, data, tmp_path_factory.mktemp("whole") / "run", **HOW)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_that_is_killed_at_a_place_ends_with_the_same_bytes(
     runs: Runs, data: Path, unkilled: Whole, tmp_path: Path, name: str
@@ -46,7 +46,7 @@ EARLY = ["file-50:1", "manifest-half:1", "vocabulary-half:1", "before-rename:1",
 EARLY += ["after-rename:3", "first-batch:1", "metrics-half:1", "between-update-and-count:6", "manifest-half:2"]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", EARLY)
 def test_a_run_that_is_killed_before_its_first_checkpoint_leaves_its_folder_to_another(
     runs: Runs, data: Path, tmp_path: Path, place: str

@@ -34,6 +34,7 @@ def first(runs: Runs, data: Path, tmp_path_factory: pytest.TempPathFactory) -> W
     return whole(runs, data, tmp_path_factory.mktemp("first") / "run", **HOW)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda one: "-".join(f"{k}{v}" for k, v in one.items()))
 def test_the_same_seed_gives_the_same_bytes(
     runs: Runs, data: Path, first: Whole, tmp_path: Path, combination: dict[str, Any]

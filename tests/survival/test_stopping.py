@@ -27,6 +27,7 @@ def unstopped(runs: Runs, data: Path, tmp_path_factory: pytest.TempPathFactory) 
     return whole(runs, data, tmp_path_factory.mktemp("unstopped") / "run", **HOW)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(
     runs: Runs, data: Path, unstopped: Whole, tmp_path: Path, number: signal.Signals
@@ -55,6 +56,7 @@ def test_asked_twice_a_run_ends_at_once_and_leaves_only_whole_checkpoints(
     assert differences(out, unstopped) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("steps", "twin"), [(33, ""), (36, ""), (33, "in between counts")])
 def test_stopping_changes_the_mean_of_checkpoints_only_if_those_in_between_count(
     runs: Runs, data: Path, tmp_path: Path, steps: int, twin: str

@@ -36,11 +36,13 @@ def killed_and_resumed(runs: Runs, data: Path, folder: Path, case: str, twin: st
     return [outcome.stderr] if outcome.code else differences(folder / "run", unkilled)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["gru", "lstm"])
 def test_with_all_guards_a_killed_run_is_equal(runs: Runs, data: Path, tmp_path: Path, case: str) -> None:
     assert killed_and_resumed(runs, data, tmp_path, case, "") == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "twin"), TWINS)
 def test_without_a_guard_a_killed_run_is_not_equal(
     runs: Runs, data: Path, tmp_path: Path, case: str, twin: str

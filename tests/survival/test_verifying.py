@@ -101,6 +101,7 @@ def forked(runs: Runs, twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification._Child, "run", started)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("twin", "wrong"),

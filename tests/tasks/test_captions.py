@@ -37,6 +37,7 @@ def picture(color: int, side: int) -> np.ndarray:
     return pixels
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make", "kind"),

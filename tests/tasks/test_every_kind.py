@@ -55,7 +55,7 @@ def test_a_tiny_model_of_the_default_recipe_learns_from_a_batch_and_is_judged(sm
     assert all(np.isfinite(value) for value in evaluation.metrics.values())
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_a_set_is_cut_into_batches_changes_no_figure_and_no_sample(small: Find, kind: str) -> None:
     found = small(kind)
@@ -70,6 +70,7 @@ def test_how_a_set_is_cut_into_batches_changes_no_figure_and_no_sample(small: Fi
     assert first.rows == second.rows == len(rows)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_an_evaluation_is_that_of_training_without_dropout_and_smoothing(small: Find, kind: str) -> None:
     found = small(kind)

@@ -188,6 +188,7 @@ FEW: list[tuple[str, str, HeadKind]] = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "family", "head"), FEW)
 def test_a_tiny_model_keeps_the_bound_of_its_set(sets: Sets, name: str, family: str, head: HeadKind) -> None:

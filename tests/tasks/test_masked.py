@@ -311,6 +311,7 @@ def labeled(folder: Path, task: str) -> tuple[Path, Path]:
     return paths
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_model_that_was_trained_on_text_alone_is_a_better_start_for_classify_and_tag(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(sentences(600)) + "\n")

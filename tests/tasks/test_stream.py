@@ -74,7 +74,7 @@ def assert_same(found: list[StreamAnswer], wanted: list[StreamAnswer]) -> None:
 # Language models.
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipes.names("language-model"))
 def test_a_language_model_of_every_family_reads_a_stream_as_the_whole_or_refuses(small: Find, recipe: str) -> None:
@@ -277,6 +277,7 @@ def test_attention_pooling_and_tasks_without_answers_on_the_way_are_refused(smal
 # Any cutting gives the same answers.
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "recipe"), [("text", "gru"), ("text", "window"), ("conll", "lstm"), ("series", "rnn")]

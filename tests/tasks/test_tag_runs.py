@@ -50,6 +50,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return trained(folder, "movies", model="bilstm", head="crf", char_encoder=None, steps=600)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_titles_and_people_are_found_by_the_usual_tagger_with_a_chain_of_tags(tagger: LoadedModel) -> None:
     assert tagger.evaluate().metrics["f1"] >= LEAST

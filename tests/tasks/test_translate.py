@@ -232,6 +232,7 @@ def test_copying_is_refused_where_nothing_can_be_copied(small: Find, written: Ca
         subwords.task.copying(subwords.model("seq2seq-dot"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["vectors to text", "pictures to text"])
 def test_vectors_and_pictures_are_told_in_words(small: Find, name: str) -> None:

@@ -31,6 +31,7 @@ TEXTS = st.lists(st.text(max_size=8) | st.sampled_from([*HARD, FAMILY, " ", "\u0
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @every_kind
 @settings(max_examples=300)

@@ -222,6 +222,7 @@ def stopped(out: Path, data: Path, step: int, **settings: Any) -> None:
             return
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", [LinearConfig(warmup=0), PlateauConfig(factor=0.5, patience=1)], ids=str)
 @pytest.mark.parametrize("step", [10, 20])

@@ -59,6 +59,7 @@ def test_a_tagger_a_language_model_and_a_classifier_get_the_rate_of_their_target
     assert found == {"movies": 0.006, "grammar": 0.018, "questions": 0.002, "dates": 0.006}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["bleu", "exact_match", "loss"])
 def test_translators_of_sentences_are_smoothed_whatever_metric_chooses(metric: str, tmp_path: Path) -> None:
@@ -76,6 +77,7 @@ def test_translators_of_sentences_are_smoothed_whatever_metric_chooses(metric: s
     assert smoothing("dates") == 0.0, "a date has one right form"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("named", [{"max_length": 50}, {"lowercase": True}, {"vocab_size": 300}])
 def test_other_settings_of_the_encoding_leave_the_tokenizer_of_the_task(
@@ -87,6 +89,7 @@ def test_other_settings_of_the_encoding_leave_the_tokenizer_of_the_task(
     assert (given | {"vocab_size": encoding.tokenizer.vocab_size}).items() >= named.items()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("named", [{"max_length": 50}, {"vocab_size": 300}])
 def test_experiments_leave_the_tokenizer_of_the_task_too(named: dict[str, Any], tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def grown(folder: Path, way: str, **surroundings: str) -> float:
     return max(held[-WARM:]) - max(held[-STEPS : WARM - STEPS])
 
 
+@pytest.mark.sampled(1)
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["command line", "program"])
@@ -73,6 +74,7 @@ def test_a_run_on_texts_of_many_lengths_stops_growing(tmp_path: Path, way: str) 
     assert grown(tmp_path, way) < MOST
 
 
+@pytest.mark.soak
 @linux
 @pytest.mark.slow
 def test_with_as_many_kernels_as_torch_would_keep_it_grows_on(tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_an_experiment_has_one_output_with_a_bar_and_its_latest_lines() -> None:
     assert output.pages[-1].count("<li>") == MOST_LINES
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["compare", "tune", "auto"])
 def test_experiments_show_their_progress_in_a_notebook_alone_and_not_beside_show(

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimizer, SgdConfig
+from seqloom import recipes
+from seqloom.config.inputs import TokensConfig
+from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimizer, MuonConfig, SgdConfig
 from seqloom.errors import ConfigError
-from seqloom.training import optimizers
+from seqloom.training import muon, optimizers
 from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of
 from update_common import HERE, PLAIN
 
@@ -20,6 +22,7 @@ ALL: dict[str, AnyOptimizer] = {
     "nesterov": SgdConfig(momentum=0.9, nesterov=True),
     "adam": AdamConfig(weight_decay=0.1),
     "adamw": AdamWConfig(weight_decay=0.1, beta2=0.98),
+    "muon": MuonConfig(weight_decay=0.1),
 }
 RATE = 0.05
 
@@ -29,8 +32,27 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 2)).to(HERE)
 
 
-def theirs(config: AnyOptimizer, model: nn.Module) -> torch.optim.Optimizer:
+class Both:
+    """Two optimizers that step together."""
+
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        self.optimizers = optimizers
+
+    def step(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def theirs(config: AnyOptimizer, model: nn.Module) -> torch.optim.Optimizer | Both:
     """The optimizer as the documentation of torch would have it, not fused."""
+    if isinstance(config, MuonConfig):
+        matrices = [weight for weight in model.parameters() if weight.ndim > 1]
+        rest = [weight for weight in model.parameters() if weight.ndim == 1]
+        decay, fitting = config.weight_decay, "match_rms_adamw"
+        return Both(
+            torch.optim.Muon(matrices, lr=RATE, weight_decay=decay, momentum=config.momentum, adjust_lr_fn=fitting),
+            torch.optim.AdamW(rest, lr=RATE, weight_decay=0.0, foreach=False),
+        )
     groups: list[dict[str, Any]] = [
         {"params": [weight for weight in model.parameters() if weight.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [weight for weight in model.parameters() if weight.ndim == 1], "weight_decay": 0.0},
@@ -50,6 +72,12 @@ def slopes(model: nn.Module, number: int) -> None:
 
 def numbers(*values: float) -> list[Tensor]:
     return [torch.tensor(value) for value in values]
+
+
+@pytest.fixture(autouse=True)
+def _as_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Muon works in bfloat16 on every device, as torch's does."""
+    monkeypatch.setattr(muon, "BF16", ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -140,3 +168,27 @@ def test_moments_have_the_same_names_before_and_after_the_first_step() -> None:
         slopes(model, 0)
         apply(optimizer, RATE, *numbers(1.0, 0.0))
         assert {name: value.shape for name, value in moments_of(optimizer, model).items()} == before
+
+
+def test_muon_makes_matrices_orthogonal() -> None:
+    torch.manual_seed(0)
+    for shape in ((6, 6), (4, 9), (9, 4)):
+        values = torch.linalg.svdvals(muon.orthogonal(torch.randn(shape)).float())
+        assert values.min() > 0.6 and values.max() < 1.3
+
+
+def test_muon_leaves_tables_heads_and_filters_to_adamw() -> None:
+    inputs = TokensConfig(vocab_size=11)
+    model = recipes.classifier("transformer", inputs=inputs, num_classes=3, size="nano").build()
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    found = {names[id(weight)].rpartition("layers.0.")[2] for weight in muon.hidden_matrices(model)}
+    assert {name for name in found if "layers.1" not in name} == {
+        *(f"mixer.heads.{part}.weight" for part in ("query", "key", "value", "output")),
+        *(f"feed_forward.{part}.weight" for part in ("inward", "outward")),
+    }
+
+
+def test_muon_is_refused_where_it_has_nothing_to_train() -> None:
+    model = recipes.classifier("bag", inputs=TokensConfig(vocab_size=11), num_classes=3, size="nano").build()
+    with pytest.raises(ConfigError, match="matrices between hidden vectors, and this model has none"):
+        build_optimizer(replace(PLAIN, optimizer=MuonConfig()), model)

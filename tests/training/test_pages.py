@@ -354,6 +354,14 @@ def test_the_time_of_a_run_goes_to_its_last_validation(tmp_path: Path) -> None:
     assert summary_of(run_folder(tmp_path / "run", events=events)).seconds == pytest.approx(1.5)
 
 
+def test_many_labels_are_confused_in_a_table_without_a_picture(tmp_path: Path) -> None:
+    names = [f"label-{at}" for at in range(70)]
+    pairs = [[true, other, 1] for true, other in zip(names, names[1:] + names[:1], strict=True)]
+    metrics = [validation_line(50, 0.5), validation_line(100, 0.75)]
+    page = report_html(summary_of(run_folder(tmp_path / "run", metrics=metrics, notes=NOTES | {"confusion": pairs})))
+    assert "label-0" in page
+
+
 def test_scores_confusions_and_answers_come_before_curves_and_speed_comes_last(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run")))
     order = ["Scores on the dev set", "Confusion matrix", "Predictions over time", ">Loss<", "Configuration"]

@@ -66,6 +66,7 @@ def test_outside_the_main_thread_nothing_changes() -> None:
     assert found == [(None, before)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("second", SIGNALS)
 def test_the_second_signal_ends_the_process_within_a_second(second: signal.Signals) -> None:

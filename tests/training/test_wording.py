@@ -145,6 +145,7 @@ def test_a_run_goes_on_without_the_file_and_ends_as_if_it_had_not_been_stopped(t
 # Letters
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("letters", [None, "cnn", "lstm"])
 def test_letters_tell_the_tags_of_words_that_were_never_seen(letters: Any, tmp_path: Path) -> None:

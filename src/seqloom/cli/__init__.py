@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from seqloom.cli import (
     auto,
+    bench,
     compare,
     data,
     dedupe,
@@ -149,6 +150,7 @@ app.command(
     context_settings={"ignore_unknown_options": True},  # -x*y is an expression, not an option
 )(graph.graph)
 app.command("doctor", cls=Verb, short_help="Diagnose a training run and suggest what to change.")(doctor.doctor)
+app.command("bench", cls=Verb, short_help="Measure the speed of a model on this machine, with advice.")(bench.bench)
 app.command("compare", cls=Verb, short_help="Train several models with the same budget and compare them.")(
     compare.compare
 )

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, object] = {
     "triple": ["a text", "another text", "a third text"],
     "words": ["some", "words"],
 }
+MASKED_EXAMPLE = "some [MASK] text"
 
 
 @takes(
@@ -107,7 +108,8 @@ def _curl(cards: "list[ModelCard]", config: ServingConfig, base: str) -> str:
     if not verbs or card.input not in EXAMPLES:
         return f"{curl} {base}/v1/models"
     named = {} if sum(verbs[0] in one.abilities for one in cards) == 1 else {"model": card.name}
-    body = msgspec.json.encode({**named, "items": [EXAMPLES[card.input]]}).decode()
+    example = MASKED_EXAMPLE if verbs[0] == "fill" else EXAMPLES[card.input]
+    body = msgspec.json.encode({**named, card.field: [example]}).decode()
     return f"{curl} {base}/v1/{verbs[0]} -H 'Content-Type: application/json' -d {shlex.quote(body)}"
 
 

@@ -301,11 +301,14 @@ def require_keys(kind: type[Config], settings: dict[str, Any], place: str) -> No
         if name not in fields:
             fix = did_you_mean(str(name)[:80], fields) if fields else f"'{kind.kind()}' has no settings: leave it out"
             raise ConfigError(at(place, f"unknown key {quoted(str(name))}"), fix=fix)
-    for field in msgspec.structs.fields(kind):
-        if field.required and field.name not in settings:
-            raise ConfigError(
-                at(place, f"missing key '{field.name}'"), fix=f"add it: '{kind.kind()}' has no default for it"
-            )
+    for name in _required(kind):
+        if name not in settings:
+            raise ConfigError(at(place, f"missing key '{name}'"), fix=f"add it: '{kind.kind()}' has no default for it")
+
+
+@cache
+def _required(kind: type[Config]) -> tuple[str, ...]:
+    return tuple(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
 def require_affordable(parameters: int, what: str) -> None:

@@ -214,7 +214,8 @@ class ElementModelConfig(ModelConfig, tag="element-model", kw_only=True):
         require_affordable(self.parameters(), "this model")
 
     def parameters(self) -> int:
-        return self.encoder.parameters() + self.head.parameters(self.encoder.width)
+        own = self.encoder.parameters() + self.head.parameters(self.encoder.width)
+        return own + narrowing_parameters(self.head, self.encoder)
 
     def work(self, *lengths: float) -> Work:
         return self.encoder.work(lengths[0]) + self.head.work(self.encoder.width, lengths[0])
@@ -242,7 +243,8 @@ class LanguageModelConfig(ModelConfig, tag="language-model", kw_only=True):
         require_affordable(self.parameters(), "this model")
 
     def parameters(self) -> int:
-        return self.decoder.parameters() + self.head.parameters(self.decoder.width)
+        own = self.decoder.parameters() + self.head.parameters(self.decoder.width)
+        return own + narrowing_parameters(self.head, self.decoder)
 
     def work(self, *lengths: float) -> Work:
         return self.decoder.work(lengths[0]) + self.head.work(self.decoder.width, lengths[0])
@@ -287,7 +289,7 @@ class EncoderDecoderConfig(ModelConfig, tag="encoder-decoder", kw_only=True):
 
     def parameters(self) -> int:
         own = self.encoder.parameters() + self.decoder.parameters() + self.head.parameters(self.decoder.width)
-        return own - self._shared_parameters()
+        return own + narrowing_parameters(self.head, self.decoder) - self._shared_parameters()
 
     def work(self, *lengths: float) -> Work:
         source, target = lengths
@@ -354,18 +356,20 @@ def require_tieable(head: NextTokenHeadConfig, stack: StackConfig) -> None:
             f"a tied head uses the embedding matrix of a 'tokens' input, but the input is '{source.kind()}'",
             fix="set tied = false in the head",
         )
-    if source.size not in (None, stack.width):
-        raise ConfigError(
-            f"a tied head uses the input's embeddings, but they have size {source.size} and the model has width "
-            f"{stack.width}",
-            fix="leave the input's size out, or set tied = false in the head",
-        )
     if source.vocab_size != head.vocab_size:
         raise ConfigError(
             f"the head has vocab_size {head.vocab_size:,}, but the input to which it is tied has vocab_size "
             f"{source.vocab_size:,}",
             fix="make them equal, or set tied = false in the head",
         )
+
+
+def narrowing_parameters(head: ElementHead, stack: StackConfig) -> int:
+    """The weights of the map from the model's width to that of a tied table: none if they are equal."""
+    source = stack.source()
+    if not isinstance(head, NextTokenHeadConfig) or not head.tied or not isinstance(source, TokensConfig):
+        return 0
+    return 0 if source.size in (None, stack.width) else stack.width * (source.size or 0)
 
 
 def read_model(path: str | Path) -> AnyModel:

@@ -386,15 +386,22 @@ def stated(named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def require_arguments(function: Callable[..., Any], names: Iterable[str]) -> None:
+def require_arguments(function: Callable[..., Any], names: Collection[str]) -> None:
     """Raise ConfigError for a name that is not an argument of a function, with the nearest one."""
-    known = signature(function).parameters
+    known = _parameters(function)
+    if known.keys() >= set(names):
+        return
     offered = [one for one, found in known.items() if found.kind is Parameter.KEYWORD_ONLY]
     for name in names:
         if name not in known:
             new = new_name(name, offered)
             fix = did_you_mean(name, offered) if new is None else f"it is called '{new}' here"
             raise ConfigError(f"{function.__name__} has no argument '{name}'", fix=fix)
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
+    return signature(function).parameters
 
 
 _for_shell: ContextVar[bool] = ContextVar("_for_shell", default=False)

@@ -23,7 +23,7 @@ BodyBytes = Annotated[int, Meta(ge=1_024, le=2**30, examples=[2**20])]
 Items = Annotated[int, Meta(ge=1, le=100_000, examples=[32])]
 Characters = Annotated[int, Meta(ge=1, le=2**30, examples=[32_768])]
 NewTokens = Annotated[int, Meta(ge=1, le=2**20, examples=[1_024])]
-Texts = Annotated[int, Meta(ge=1, le=1_024, examples=[16])]
+Samples = Annotated[int, Meta(ge=1, le=1_024, examples=[16])]
 
 MAX_HITS = 100  # documents of a search
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -75,17 +75,23 @@ class ServingConfig(Config, tag="serving", kw_only=True):
     max_body_bytes: Annotated[
         BodyBytes, Flag("Most bytes of a request body; more gets 413 (default: 1048576).", "BYTES", LIMITS)
     ] = 1 << 20
-    max_items: Annotated[Items, Flag("Most items of a request; more gets 422 (default: 32).", "COUNT", LIMITS)] = 32
+    max_items: Annotated[
+        Items, Flag("Most texts or other inputs of a request; more gets 422 (default: 32).", "COUNT", LIMITS)
+    ] = 32
     max_embedding_items: Annotated[
         Items, Flag("The same for /v1/embeddings, whose clients send more (default: 256).", "COUNT", LIMITS)
     ] = 256
     max_characters: Annotated[
-        Characters, Flag("Most characters of an item; more gets 422 (default: 32768).", "COUNT", LIMITS)
+        Characters, Flag("Most characters of a text; more gets 422 (default: 32768).", "COUNT", LIMITS)
     ] = 32_768
     max_new_tokens: Annotated[
         NewTokens, Flag("Most tokens that a request may ask to generate (default: 1024).", "COUNT", LIMITS)
     ] = 1_024
-    max_texts: Annotated[Texts, Flag("Most samples or beams of a prompt (default: 16).", "COUNT", LIMITS)] = 16
+    max_samples: Annotated[Samples, Flag("Most samples or beams of a text (default: 16).", "COUNT", LIMITS)] = 16
+    max_beam_tokens: Annotated[
+        NewTokens,
+        Flag("Most tokens of a text in all its samples or beams; more gets 422 (default: 4096).", "COUNT", LIMITS),
+    ] = 4_096
     keys: Annotated[
         Name | None,
         Flag(
@@ -109,3 +115,9 @@ class ServingConfig(Config, tag="serving", kw_only=True):
                 f"--host {self.host} can be reached from other machines, but there are no keys",
                 fix="give --keys FILE, or leave out --host",
             )
+        for flag, one in (("--max-new-tokens", self.max_new_tokens), ("--max-samples", self.max_samples)):
+            if one > self.max_beam_tokens:
+                raise ConfigError(
+                    f"{flag} {one} is more than --max-beam-tokens {self.max_beam_tokens}",
+                    fix="raise --max-beam-tokens",
+                )

@@ -24,14 +24,19 @@ Strengths = Annotated[tuple[Strength, ...], Meta(min_length=1, max_length=100, e
 
 
 WEIGHT_DECAY = Flag(
-    "Weight decay: decoupled in adamw, L2 in sgd and adam (default: 0.01 for adamw, else 0).", "NUMBER", OPTIMIZER
+    "Weight decay: decoupled in adamw and muon, L2 in sgd and adam (default: 0.01 for adamw and muon, else 0).",
+    "NUMBER",
+    OPTIMIZER,
 )
+
+
+MOMENTUM = Flag("Momentum of sgd and muon (default: 0.9 for sgd, 0.95 for muon).", "NUMBER", OPTIMIZER)
 
 
 class SgdConfig(Config, tag="sgd", kw_only=True):
     """v <- momentum v + g + weight_decay w;  w <- w - lr v. The decay is L2: it is part of the momentum."""
 
-    momentum: Annotated[Rate, Flag("Momentum of sgd (default: 0.9).", "NUMBER", OPTIMIZER)] = 0.9
+    momentum: Annotated[Rate, MOMENTUM] = 0.9
     nesterov: bool = False
     weight_decay: Annotated[Decay, WEIGHT_DECAY] = 0.0
 
@@ -58,6 +63,16 @@ class AdamWConfig(Config, tag="adamw", kw_only=True):
     weight_decay: Annotated[Decay, WEIGHT_DECAY] = 0.01
 
 
+class MuonConfig(Config, tag="muon", kw_only=True):
+    """Muon (Jordan et al. 2024) for matrices between hidden vectors, AdamW for all other weights; one learning rate."""
+
+    momentum: Annotated[Rate, MOMENTUM] = 0.95
+    beta1: Rate = 0.9
+    beta2: Rate = 0.999
+    eps: Rate = 1e-8
+    weight_decay: Annotated[Decay, WEIGHT_DECAY] = 0.01
+
+
 class NewtonConfig(Config, tag="newton", kw_only=True):
     """Newton's method on the complete training set, for linear models; it solves one L2 strength after another.
 
@@ -73,7 +88,7 @@ class NewtonConfig(Config, tag="newton", kw_only=True):
         return 0.0
 
 
-AnyOptimizer = SgdConfig | AdamConfig | AdamWConfig | NewtonConfig
+AnyOptimizer = SgdConfig | AdamConfig | AdamWConfig | MuonConfig | NewtonConfig
 
 
 WARMUP = Flag(

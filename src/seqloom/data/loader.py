@@ -338,13 +338,13 @@ def feed(
     return Loader(order, make_batch, workers=workers, rank=rank, ranks=ranks)
 
 
-def feed_streams(prepared: Prepared, part: SplitName, *, rows: int, length: int) -> Loader[Any, Any]:
+def feed_streams(prepared: Prepared, part: SplitName, *, rows: int, length: int, seed: int = 0) -> Loader[Any, Any]:
     """Return a loader of running text in `rows` rows of `length` tokens; each step continues the step before.
 
     The id of each row is its document.
     """
     tokens, sizes, names = _running(prepared, part)
-    streams = Streams(tokens, rows, length)
+    streams = Streams(tokens, rows, length, seed)
 
     def make_batch(cut: Cut) -> AnyBatch:
         documents, _ = streams.locate(np.minimum(cut.starts, streams.total - 1))

@@ -213,6 +213,9 @@ def default_batch_tokens(tokens: int) -> int:
 #     row 0 reads     BEGIN a b │ c END         target    a b c │ END d
 #     row 1 reads     d e END   │ f g                     e END f │ g END
 #
+# The first epoch is cut from the beginning. In later epochs the first step is shorter by a random number, so that
+# gradients end at other tokens in each epoch: no token always lacks a past (Merity et al. 2018 vary all lengths).
+#
 # *Packs* (Krell et al. 2021): documents, each from BEGIN to END, are packed side by side into rows of one length, with
 # segment numbers that isolate them. Longer documents are cut into chunks: in the first epoch from their beginning, in
 # later epochs at random offsets, so that a model predicts every token with contexts of every length. Evaluation reads a
@@ -240,28 +243,34 @@ class Streams:
     (2, [[10, 11, 12], [14, 3, 15]])
     """
 
-    def __init__(self, tokens: Ragged, rows: int, length: int) -> None:
+    def __init__(self, tokens: Ragged, rows: int, length: int, seed: int = 0) -> None:
         if rows < 1 or length < 1:
             raise DataError(f"{rows} rows of {length} tokens are empty", fix="use at least 1 of each")
-        self.tokens, self.rows, self.length = tokens, rows, length
+        self.tokens, self.rows, self.length, self.seed = tokens, rows, length, seed
         self.begins = np.asarray(tokens.starts, np.int64) + np.arange(tokens.rows + 1)  # with ENDs between
         self.total = int(self.begins[-1] - self.begins[0])
         self.edges = np.arange(rows + 1, dtype=np.int64) * self.total // rows  # parts differ by at most 1
 
     def count(self, epoch: int) -> int:
-        return -(-int(np.diff(self.edges).max()) // self.length)
+        return -(-(int(np.diff(self.edges).max()) + self._missing(epoch)) // self.length)
 
     def carried(self, index: int) -> bool:
         """Whether the step continues the step before: all but the first of an epoch."""
         return index > 0
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self.tokens.lengths, "streams", self.rows, self.length)
+        return fingerprint_of(self.tokens.lengths, "streams", self.rows, self.length, self.seed)
+
+    def _missing(self, epoch: int) -> int:
+        """How many tokens the first step of an epoch is shorter."""
+        longest = min(self.length, int(np.diff(self.edges).max()))
+        return int(bits_of(self.seed, epoch).random_raw() % longest) if epoch and longest else 0
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> Cut | None:
         """The rows r, r + ranks, ... of a step: a rank reads the same rows at every step."""
-        starts = self.edges[:-1] + index * self.length
-        lengths = np.clip(self.edges[1:] - starts, 0, self.length)
+        begin = index * self.length - self._missing(epoch)
+        starts, ends = self.edges[:-1] + max(0, begin), self.edges[:-1] + begin + self.length
+        lengths = np.clip(np.minimum(ends, self.edges[1:]) - starts, 0, None)
         mine = np.arange(rank, self.rows, ranks)
         return Cut(mine, starts[mine], lengths[mine], int(lengths.max())) if len(mine) else None
 

@@ -47,6 +47,7 @@ from seqloom.inference.predictions import Predictions
 from seqloom.inference.stream import BLOCK, ModelStream, StreamAnswer
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.metrics.calibration import Calibration
+from seqloom.nn.int8 import quantize
 from seqloom.nn.models import count_parameters
 from seqloom.nn.types import Batch, on_device
 from seqloom.tasks.embed import VectorPrediction, vectors_of
@@ -112,7 +113,7 @@ class OpenedModel:
         """The rule for bad rows of the run; outside a run, bad rows are errors."""
         return BadRows() if self.run is None else self.run.data.bad_rows
 
-    @property
+    @cached_property
     def encoding(self) -> EncodingConfig:
         """How texts were encoded in training; outside a run, as far as the notes say."""
         if self.run is not None:
@@ -125,9 +126,14 @@ class OpenedModel:
         """The most tokens or steps of an input, for models with learned positions; None: no limit."""
         return longest_input(self.config)
 
+    @property
+    def max_length(self) -> int:
+        """The most tokens or steps that are read of an input; tasks that read windows do not truncate."""
+        return self.task.max_length or self.encoding.max_length
+
     def reading(self) -> EncodingConfig:
-        """How inputs are encoded for prediction: tasks that read windows do not truncate."""
-        return msgspec.structs.replace(self.encoding, max_length=self.task.max_length or self.encoding.max_length)
+        """How inputs are encoded for prediction."""
+        return msgspec.structs.replace(self.encoding, max_length=self.max_length)
 
 
 if TYPE_CHECKING:
@@ -187,6 +193,13 @@ class LoadedModel(OpenedModel):
         found = self.vectors(windows_of(examples), ledger, batch_tokens=batch_tokens)
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
+
+    def count_tokens(self, inputs: Iterable[Any]) -> list[int]:
+        """How many tokens or steps the model reads of each input; of one that is too long, those that are read."""
+        examples, ledger = self._given(inputs)
+        encoder, _ = self._encoder_and_limits(ledger)
+        columns = (encoder.columns(window)["input"] for window in windows_of(examples))
+        return [length for column in columns for length in column.lengths.tolist()]
 
     def vectors(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
@@ -264,7 +277,7 @@ class LoadedModel(OpenedModel):
 
     def _encoder_and_limits(self, ledger: Ledger) -> tuple[ExampleEncoder, Limits]:
         """The encoder of inputs, and the limits of the model."""
-        encoder = encoder_of(self.task.input_spec, self.reading().max_length, ledger)
+        encoder = encoder_of(self.task.input_spec, self.max_length, ledger)
         return encoder, Limits(self.spec.sizes, self.positions)
 
     def _answer(self, inputs: Any) -> list[Prediction]:
@@ -417,7 +430,7 @@ class LoadedModel(OpenedModel):
     @property
     def subject(self) -> Subject:
         """The model as the functions of `seqloom.inspect` take it."""
-        encode = encoding(self.task, self.reading().max_length, self.positions, self.device)
+        encode = encoding(self.task, self.max_length, self.positions, self.device)
         return Subject(self.task, self.config, self.model, encode)
 
     def inspect(
@@ -583,14 +596,19 @@ def names_in(by: Iterable[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedModel:
+def load(path: str | Path, *, device: torch.device | str = "cpu", int8: bool = False) -> LoadedModel:
     """Load a trained model.
 
     Args:
         path: a run folder or a model folder.
         device: where the model runs.
+        int8: use 8-bit integers in large matrices, such as the one that scores a vocabulary; for generating text on a
+            CPU. Scores change slightly.
 
     Returns:
         The model, after the checksum of every file was verified.
     """
-    return LoadedModel(model_folder(path).absolute(), device)
+    loaded = LoadedModel(model_folder(path).absolute(), device)
+    if int8:
+        quantize(loaded.model)
+    return loaded

@@ -9,6 +9,7 @@ is predicted. Sorting keeps padding small, windows keep memory small. Neither ch
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,9 @@ def replies(
         fit = _fitting(window, columns, encoder, limits)
         ledger.close()
         kept = [window[row] for row in fit]
-        chosen = {name: column.select(fit) for name, column in columns.items()}
+        chosen = columns
+        if len(kept) < len(window):
+            chosen = {name: column.select(fit) for name, column in columns.items()}
         predicted = _answered(chosen, encoder.schema.input, answer, batch_tokens) if kept else []
         answered = [(one, prediction.with_input(one.input)) for one, prediction in zip(kept, predicted, strict=True)]
         yield from _merged(answered, ledger, done)
@@ -128,9 +131,12 @@ def _answered(columns: Mapping[str, Ragged], kind: InputKind, answer: Answer, ba
 def encoder_of(spec: ModelSpec, max_length: int, ledger: Ledger) -> ExampleEncoder:
     """An encoder of inputs; inputs that are longer than in training are truncated and counted."""
     schema = Schema(spec.schema.input, NoTarget())
-    return ExampleEncoder(
-        schema, EncodingConfig(max_length=max_length, overlong="truncate"), spec.tokenizer, None, ledger
-    )
+    return ExampleEncoder(schema, _truncating(max_length), spec.tokenizer, None, ledger)
+
+
+@cache
+def _truncating(max_length: int) -> EncodingConfig:
+    return EncodingConfig(max_length=max_length, overlong="truncate")
 
 
 def windows_of(examples: Iterable[Example]) -> Iterator[list[Example]]:

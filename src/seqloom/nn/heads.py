@@ -32,8 +32,9 @@ from seqloom.nn.ops.losses import (
     cross_entropy_curvature,
     squared_error,
 )
+from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Loss, Padded, unpack
+from seqloom.nn.types import Loss, Padded
 
 Curvature = Callable[[Tensor], Tensor]  # the second derivative of a loss by scores, times a direction [B,T,K]
 CHUNK = 1024  # elements whose scores over the vocabulary are in memory at a time
@@ -309,7 +310,10 @@ class CrfHead(Head):
 
 
 class NextTokenHead(Head):
-    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017)."""
+    """softmax(E x + b) over the vocabulary; if tied, E is the input's embedding table (Press and Wolf 2017).
+
+    If that table has another width than the model, E P x + b: a map P before it.
+    """
 
     def __init__(self, config: NextTokenHeadConfig, width: int, tied_to: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -317,8 +321,17 @@ class NextTokenHead(Head):
         fresh = nn.Parameter(torch.randn(config.vocab_size, width) * width**-0.5) if tied_to is None else tied_to
         self.table, self.bias = fresh, nn.Parameter(torch.zeros(config.vocab_size))
         self.smoothing = config.label_smoothing
+        if fresh.shape[1] != width:
+            self.narrow = nn.Linear(width, fresh.shape[1], bias=False)
+        self.matrix: Callable[[Tensor], Tensor] | None = None  # E x + b in other precision, for prediction
+
+    def _narrowed(self, features: Tensor) -> Tensor:
+        return self.narrow(features) if hasattr(self, "narrow") else features
 
     def _scores(self, features: Tensor) -> Tensor:
+        features = self._narrowed(features)
+        if self.matrix is not None and not torch.is_grad_enabled():
+            return self.matrix(features)
         return F.linear(features, self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
@@ -333,7 +346,7 @@ class NextTokenHead(Head):
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
         return chunked_linear_cross_entropy(
-            features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
+            self._narrowed(features), self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
         )
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:

@@ -27,8 +27,9 @@ from seqloom.nn.mixers.contract import CausalMixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
 from seqloom.nn.ops.pooling import maximum
+from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, Spelled, by_document, count_rows, require_padded
+from seqloom.nn.types import Padded, Spelled, count_rows, require_padded
 from seqloom.text.special_tokens import UNKNOWN
 
 LONGER = 0.5  # weight of n-grams of two tokens and more in TF-IDF

@@ -21,6 +21,7 @@ from seqloom.nn.heads import Pooler
 from seqloom.nn.inputs import Tokens
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
 from seqloom.nn.ops.activations import ACTIVATIONS
+from seqloom.nn.ops.dropout import Dropout
 from seqloom.nn.types import Batch, Loss, Padded, Pair, Subwords, map_state, places_of
 
 
@@ -35,7 +36,7 @@ class SequenceModel(nn.Module):
         widths = config.widths()
         self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
         self.activation = ACTIVATIONS[config.activation] if config.hidden else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = config.head.build(widths[-1])
 
     def features(self, inputs: Any) -> Padded:
@@ -226,7 +227,7 @@ class Embedder(nn.Module):
         self.config = config
         self.encoder = config.encoder.build()
         self.pooler = Pooler(config.pooling, config.encoder.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = config.head.build(config.encoder.width)
         self.objective = config.objective.build()
 

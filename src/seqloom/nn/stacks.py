@@ -27,6 +27,7 @@ from seqloom.errors import DataError
 from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer, Mixer, Stateless
 from seqloom.nn.mixers.cross import CrossAttention, CrossSource
 from seqloom.nn.ops.activations import ACTIVATIONS
+from seqloom.nn.ops.dropout import Dropout
 from seqloom.nn.positions import Positions
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Padded
@@ -58,7 +59,7 @@ class SequenceDropout(nn.Module):
 
 def build_dropout(rate: float, mask: DropoutMask) -> nn.Module:
     """Return dropout with a mask per element, or one mask per sequence."""
-    return nn.Dropout(rate) if mask == "element" else SequenceDropout(rate)
+    return Dropout(rate) if mask == "element" else SequenceDropout(rate)
 
 
 class FeedForward(nn.Module):
@@ -73,7 +74,7 @@ class FeedForward(nn.Module):
         self.inward, self.outward = nn.Linear(width, config.hidden), nn.Linear(config.hidden, width)
         if self.activation is None:
             self.gate = nn.Linear(width, config.hidden)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.hidden = Tap()  # [B,T,hidden] after the nonlinearity
 
     def forward(self, values: Tensor) -> Tensor:
@@ -171,7 +172,7 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
         super().__init__()
 
         def around() -> Around:
-            return Around(config, width, nn.Dropout(config.dropout))
+            return Around(config, width, Dropout(config.dropout))
 
         self.mixer = config.mixer.build_causal(width, position)
         self.cross = CrossAttention(config.score, config.num_heads, width, config.attention_dropout)

@@ -10,7 +10,7 @@ A sequence is *right-padded*: element t of row b is real if t < lengths[b]. Seve
 row; `segments` then numbers them, and no information flows between documents.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -61,10 +61,18 @@ class Layout:
     ([[True, True], [True, False]], True)
     """
 
-    __slots__ = ("_made", "lengths", "segments", "time")
+    __slots__ = ("_made", "host", "lengths", "segments", "time")
 
-    def __init__(self, lengths: Tensor, segments: Tensor | None, *, time: int) -> None:
+    def __init__(
+        self,
+        lengths: Tensor,
+        segments: Tensor | None,
+        *,
+        time: int,
+        host: tuple[Tensor, Tensor | None] | None = None,
+    ) -> None:
         self.lengths, self.segments, self.time = lengths, segments, time
+        self.host = host  # lengths and segments on the host, if the batch was moved from there
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
@@ -467,75 +475,3 @@ def on_device(value: Any, device: torch.device) -> Any:
         kind: Any = type(value)
         return kind(*(on_device(one, device) for one in value))
     return value
-
-
-# Packed documents: unpack them into separate rows, and pack the results again.
-
-
-class Unpacked(NamedTuple):
-    """One document per row, and the new position of each element of the packed batch."""
-
-    rows: Padded  # [N,T',...]: documents in reading order, row by row
-    document: Tensor  # [B,T] the row of `rows` that holds the element
-    position: Tensor  # [B,T] its column there
-
-    def repack(self, rows: Padded, packed: Padded) -> Padded:
-        """Put results computed on `rows` back at the positions of the packed batch."""
-        return packed.with_values(rows.values[self.document, self.position])
-
-
-def unpack(x: Padded) -> Unpacked:
-    """Return every document of a batch as a separate row.
-
-    >>> packed = Padded.of(torch.tensor([[5, 6, 7]]), segments=torch.tensor([[0, 0, 1]]))
-    >>> unpack(packed).rows.values.tolist()
-    [[5, 6], [7, 0]]
-    """
-    places, valid = places_of(x), x.valid
-    first = valid & (places.positions == 0)
-    counts = documents_per_row(x)
-    before = counts.cumsum(0) - counts  # [B] documents in earlier rows
-    document = before[:, None] + (first.cumsum(dim=1) - 1).clamp(min=0)
-    position = places.positions.masked_fill(~valid, 0)
-    lengths = torch.bincount(document[valid], minlength=int(counts.sum()))
-    # at least one column, because padding points at column 0
-    values = x.values.new_zeros(len(lengths), max(1, int(lengths.max())), *x.values.shape[2:])
-    values = values.index_put((document[valid], position[valid]), x.values[valid])
-    return Unpacked(Padded(values, lengths), document, position)
-
-
-def documents_per_row(x: Padded) -> Tensor:
-    """[B] the number of documents in each row; an empty row has one empty document."""
-    first = x.valid & (places_of(x).positions == 0)
-    return first.sum(dim=1).clamp(min=1)
-
-
-def by_document(run: Callable[[Padded], Padded], x: Padded) -> Padded:
-    """Return `run(x)` with every document in a separate row, for mixers without support for packing."""
-    if x.segments is None:
-        return run(x)
-    unpacked = unpack(x)
-    return unpacked.repack(run(unpacked.rows), x)
-
-
-class PackedRun(NamedTuple):
-    """The n-th document of every row, moved to the left; rows without one are empty."""
-
-    block: Padded  # [B,T'] without segments
-    segment: Tensor  # [B] its number, NO_DOCUMENT where there is none
-    columns: Tensor  # [B,T'] where each element came from
-
-
-def runs(x: Padded) -> Iterator[PackedRun]:
-    """Yield the documents of a packed batch in reading order: the first of each row, then the second, and so on."""
-    assert x.segments is not None
-    valid, rows = x.valid, torch.arange(len(x.lengths), device=x.values.device)
-    first = valid & (places_of(x).positions == 0)
-    ordinal = (first.cumsum(dim=1) - 1).masked_fill(~valid, -1)  # [B,T]
-    for number in range(int(ordinal.max()) + 1 if ordinal.numel() else 0):
-        lengths = (ordinal == number).sum(dim=1)
-        start = (ordinal == number).int().argmax(dim=1)
-        offsets = torch.arange(int(lengths.max()), device=x.values.device)
-        columns = (start[:, None] + offsets).clamp(max=x.values.shape[1] - 1)
-        segment = torch.where(lengths > 0, x.segments[rows, start], NO_DOCUMENT)
-        yield PackedRun(Padded.of(x.values[rows[:, None], columns], lengths), segment, columns)

@@ -13,8 +13,9 @@ requests.py     the fields of requests, typed; openapi.py describes them
 bodies.py       strict JSON
 answers.py      refusals as JSON
 traffic.py      counts, and the log
-engine.py       the queue and its workers, as the HTTP side sees them; no torch
+engine.py       the models and their workers, as the HTTP side sees them; no torch
 calls.py        a request in the engine: items, checked options, answers
+dispatch.py     the queue, and the batches that are made of it
 refusals.py     why a request is not answered
 messages.py     what the listener and its workers say to each other
 link.py         a worker as the listener sees it

@@ -1,6 +1,6 @@
 """Answers that are no result: why a request is refused, as JSON with a fixed form.
 
-    {"error": {"code": "body_too_large", "message": "...", "field": "items[3]"}}
+    {"error": {"code": "bad_value", "message": "...", "field": "texts[3]"}}
 
 Messages are fixed sentences. They never contain the text of a request, a path, the name of a class or a traceback.
 """

@@ -22,8 +22,8 @@ from seqloom.serve.engine import VERBS, Engine, ModelCard, Verb
 from seqloom.serve.openai_routes import OpenAIRoutes, note
 from seqloom.serve.openapi import RouteOperation, openapi_document
 from seqloom.serve.policies import ANSWERS, FACTS, PUBLIC, Access, Policy, PolicyRoute, guarded, plain
-from seqloom.serve.refusals import Refusal, UnknownModel
-from seqloom.serve.requests import VerbAnswer, options_of, request_kinds, require_short
+from seqloom.serve.refusals import ITEMS, Refusal, UnknownModel, naming
+from seqloom.serve.requests import VerbAnswer, items_of, options_of, request_kinds, require_short
 from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # others are counted together
@@ -33,10 +33,15 @@ NOT_FOUND = HttpRefusal(404, "not_found", "there is nothing at this address", "G
 STOPPING = HttpRefusal(
     503, "stopping", "the server is stopping", "try again later", headers={"Retry-After": "5", "Connection": "close"}
 )
+TOLD = (  # limits that matter to clients
+    *("max_body_bytes", "max_items", "max_embedding_items", "max_characters"),
+    *("max_new_tokens", "max_samples", "max_beam_tokens", "total_seconds"),
+)
 SUMMARIES: dict[Verb, str] = {
     "classify": "Predict labels with their probabilities.",
     "regress": "Predict numbers.",
     "tag": "Tag words and find spans, with their offsets in characters.",
+    "fill": "Predict the tokens for each [MASK] in texts.",
     "translate": "Translate texts.",
     "generate": "Continue prompts.",
     "embed": "Compute vectors.",
@@ -142,15 +147,21 @@ class HttpApp:
     def _endpoint(self, verb: Verb) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
             asked: Any = await read_body(request, self.kinds[verb], self._check_items)
+            field, items = items_of(asked)
             model = self._model(asked.model, verb)
-            note(request, self.engine, model, len(asked.items))
-            outputs = await self.engine.ask(model, verb, asked.items, options_of(asked))
+            note(request, self.engine, model, len(items))
+            card = self.engine.models.get(model)  # the engine refuses an unknown one
+            if card is not None and card.field != field:
+                raise bad_value(field, f"the model '{model}' reads {card.input}, not {field}", f"send {card.field}")
+            with naming({ITEMS: field}):
+                outputs = await self.engine.ask(model, verb, items, options_of(asked))
             return plain(200, msgspec.json.encode(VerbAnswer(model, outputs)))
 
         return endpoint
 
     def _check_items(self, asked: Any) -> None:
-        require_short(asked.items, "items", self.config.max_characters)
+        field, items = items_of(asked)
+        require_short(items, field, self.config.max_characters)
 
     def _model(self, name: str | msgspec.UnsetType, verb: Verb) -> str:
         """Return the name of the model that is asked: the only one that is able to, unless one is named."""
@@ -182,8 +193,7 @@ class HttpApp:
         return {**fields, **facts, "limits": self._limits()}
 
     def _limits(self) -> dict[str, float]:
-        names = ("max_body_bytes", "max_items", "max_embedding_items", "max_characters", "max_new_tokens", "max_texts")
-        return {name: getattr(self.config, name) for name in (*names, "total_seconds")}
+        return {name: getattr(self.config, name) for name in TOLD}
 
     async def _health(self, request: Request) -> Response:
         is_ready = self.engine.ready

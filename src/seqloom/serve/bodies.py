@@ -62,8 +62,8 @@ async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed]
 def parsed(body: bytes) -> Any:
     """Return the JSON value of a body. The parser is strict itself; it does not tell a key twice.
 
-    >>> parsed(b'{"items": ["a"]}')
-    {'items': ['a']}
+    >>> parsed(b'{"texts": ["a"]}')
+    {'texts': ['a']}
     """
     if not body.strip(b" \t\r\n"):
         raise HttpRefusal(400, "empty_body", "the body is empty", "send a JSON object")
@@ -133,6 +133,8 @@ def _refusal(problem: str, kind: type[msgspec.Struct]) -> HttpRefusal:
     if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
         inner = f"{place}.{missing[1]}" if place else missing[1]
         return bad_value(inner, f"the field {inner} is missing", "add it")
+    if text.startswith("Object contains unknown field") and place:
+        return bad_value(place, f"{place} has an unknown field", "leave it out")
     if text.startswith("Object contains unknown field"):
         return HttpRefusal(422, "unknown_field", "the body has an unknown field", f"the fields are {names}")
     if not place:
@@ -159,7 +161,7 @@ def wanted(kind: type[msgspec.Struct], place: str) -> str:
     >>> from seqloom.config.serving import ServingConfig
     >>> from seqloom.serve.requests import request_kinds
     >>> kinds = request_kinds(ServingConfig())
-    >>> wanted(kinds["generate"], "temperature"), wanted(kinds["generate"], "items")
+    >>> wanted(kinds["generate"], "temperature"), wanted(kinds["generate"], "texts")
     ('give a number from 0.001 to 1000', 'give an array of 1 to 32')
     """
     _, components = msgspec.json.schema_components([kind])

@@ -8,14 +8,15 @@ import msgspec
 
 from seqloom.config.base import taken
 from seqloom.config.data import NameList
-from seqloom.config.decoding import BEAM_SIZE, BeamConfig, GreedyConfig, SampleConfig, decoding
+from seqloom.config.decoding import BEAM_SIZE, AnyDecoding, BeamConfig, GreedyConfig, SampleConfig, decoding
 from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.serve.messages import ItemAnswer, TextPart, Verb
-from seqloom.serve.refusals import BadItem, ModelFailed, Refusal
+from seqloom.serve.messages import ItemAnswer, TextPart, TokenUsage, Verb
+from seqloom.serve.refusals import ITEMS, BadItem, ModelFailed, Refusal
 
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
 KINDS = (GreedyConfig, SampleConfig, BeamConfig)
+CONTINUATION = 64  # most tokens of a continuation, if none are asked; as in `seqloom generate`
 DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__}
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -51,10 +52,7 @@ def checked_options(verb: Verb, given: Mapping[str, Any], config: ServingConfig)
 def _generating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     _require_known(values, DECODING_OPTIONS)
     how = decoding(values)
-    _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
-    _require_most("beam_size" if isinstance(how, BeamConfig) else "num_samples", how.abreast, config.max_texts)
-    if how.max_new_tokens is None:
-        values |= {"max_new_tokens": min(64, config.max_new_tokens)}
+    values |= {"max_new_tokens": _tokens(how, config, usual=CONTINUATION)}
     return CallOptions(values, _key(values), how.abreast, not isinstance(how, BeamConfig))
 
 
@@ -63,10 +61,31 @@ def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     settings = {name: value for name, value in values.items() if name != "replace_unknown"}
     _require_known(settings, DECODING_OPTIONS)
     how = decoding({"beam_size": BEAM_SIZE} | settings)
-    _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
-    _require_most("beam_size", how.abreast, config.max_texts)
-    values = settings | ({"replace_unknown": True} if copies else {})
+    tokens = _tokens(how, config, usual=config.max_new_tokens)  # the model stops earlier, by the length of the source
+    values = settings | {"max_new_tokens": tokens} | ({"replace_unknown": True} if copies else {})
     return CallOptions(values, _key(values), how.abreast)
+
+
+def _tokens(how: AnyDecoding, config: ServingConfig, usual: int) -> int:
+    """The most tokens to generate, `usual` if none are asked; ConfigError for more than the server allows.
+
+    A beam is computed at once: others that need the same worker wait for its end. So the tokens of all beams together
+    have a limit too.
+    """
+    searched = isinstance(how, BeamConfig)
+    _require_most("max_new_tokens", how.max_new_tokens, config.max_new_tokens)
+    _require_most("beam_size" if searched else "num_samples", how.abreast, config.max_samples)
+    asked, room = how.max_new_tokens, config.max_beam_tokens // how.abreast
+    if asked is None:
+        return min(usual, config.max_new_tokens, room)
+    if asked > room:
+        several = "beams" if searched else "samples"
+        raise ConfigError(
+            f"max_new_tokens: {asked:,} tokens in each of {how.abreast} {several} are {asked * how.abreast:,}, "
+            f"but the server allows {config.max_beam_tokens:,}",
+            fix=f"use at most {room:,}, or fewer {several}",
+        )
+    return asked
 
 
 def _searching(values: dict[str, Any]) -> CallOptions:
@@ -103,6 +122,7 @@ class Call:
         self.next = 0  # the first item that no worker has yet
         self.left = len(self.items)  # that are not answered
         self.answers: list[Any] = [None] * len(self.items)
+        self.usage = TokenUsage()
         self.result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self.parts: asyncio.Queue[TextPart | Refusal] | None = asyncio.Queue() if streamed else None
         self.timers: list[asyncio.TimerHandle] = []
@@ -130,10 +150,11 @@ class Call:
         if answer.fault:
             self.fail(ModelFailed("the model failed on this request", fix="see the log of the server"))
         elif answer.problem:
-            at, field = (None, answer.field) if answer.field else (index, "items")
+            at, field = (None, answer.field) if answer.field else (index, ITEMS)
             self.fail(BadItem(at, field, answer.problem, answer.fix))
         else:
             self.answers[index] = answer.value
+            self.usage = TokenUsage(self.usage.read + answer.read, self.usage.written + answer.written)
             self.left -= 1
             if not self.left:
                 self.result.set_result(self.answers)
@@ -160,4 +181,4 @@ def _encoded(item: Any, index: int) -> msgspec.Raw:
     try:
         return msgspec.Raw(_encode(item))
     except (TypeError, ValueError, OverflowError, RecursionError):  # half of a surrogate pair, a number of 70 bits
-        raise BadItem(index, "items", "this value cannot be read", "give text or finite numbers") from None
+        raise BadItem(index, ITEMS, "this value cannot be read", "give text or finite numbers") from None

@@ -1,12 +1,8 @@
 """The engine of the server: a bounded queue of requests, and worker processes that answer them.
 
-    ask, stream ──▶ queue ──▶ batches of one model and verb ──▶ worker 0 ──▶ answers
-                    bounded    rows of generation           └─▶ worker 1
-                               every second: has a folder changed?
-
-A worker computes one batch at a time. What arrives meanwhile waits and shares the next batch (dynamic batching), so
-batches grow with the load and a lone request never waits for others. Prompts are different: they join the running
-generation of a worker at once, as long as it has room for their rows (continuous batching).
+    ask, stream ──▶ dispatch.py: a queue ──▶ batches of one model and verb ──▶ worker 0 ──▶ answers
+                                 bounded     rows of generation            └─▶ worker 1
+                                 every second: has a folder changed?
 
 Nothing waits for ever: a full queue refuses, a request that no worker has begun in time is refused, and a lost worker
 is replaced while its requests are refused. This process never imports torch and runs no model.
@@ -16,26 +12,21 @@ import asyncio
 import logging
 import os
 import sys
-from collections import deque
-from collections.abc import AsyncGenerator, Container, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from itertools import count
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError, DurableError
 from seqloom.serve.calls import Call, checked_options
+from seqloom.serve.dispatch import Dispatcher
 from seqloom.serve.forkserver import ForkServer
-from seqloom.serve.link import Flight, SentBatch, WorkerLink
+from seqloom.serve.link import Flight, WorkerLink
 from seqloom.serve.messages import (
     VERBS,
     BatchAnswers,
-    CancelBatch,
-    CancelPrompt,
-    ComputeBatch,
-    ContinuePrompt,
     FromWorker,
     ModelCard,
     ModelRefused,
@@ -44,13 +35,13 @@ from seqloom.serve.messages import (
     StartWorker,
     StillWorking,
     TextPart,
+    TokenUsage,
     Verb,
     WorkerReady,
 )
 from seqloom.serve.refusals import (
     BadItem,
     Draining,
-    Overloaded,
     Refusal,
     TimedOut,
     Unable,
@@ -60,7 +51,7 @@ from seqloom.serve.refusals import (
 )
 from seqloom.serve.swap import HotSwap, change_of
 
-__all__ = ["VERBS", "Engine", "ModelCard", "TextPart", "Verb"]
+__all__ = ["VERBS", "CountedAnswer", "Engine", "ModelCard", "TextPart", "TokenUsage", "Verb"]
 
 POLL = 1.0  # seconds between two looks at the workers
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
@@ -71,6 +62,13 @@ COUNTED = (
     *("worker_restarts_total", "swaps_total", "refused_swaps_total"),
 )
 log = logging.getLogger("seqloom.serve")
+
+
+class CountedAnswer(NamedTuple):
+    """The answers of a request, and the tokens that it took."""
+
+    outputs: list[Any]
+    usage: TokenUsage
 
 
 class Engine:
@@ -91,12 +89,11 @@ class Engine:
         self.threads = _threads(config.workers)
         self._forks = ForkServer(self.threads)
         self._links = [WorkerLink(number) for number in range(config.workers)]
-        self._queue: deque[Call] = deque()
         self._calls: set[Call] = set()  # that are not ended
         self._cards: dict[str, ModelCard] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
-        self._numbers = count(1)
+        self._dispatcher = Dispatcher(self._links, config, self._counts)
         self._draining = self._closed = False
         self._broken: asyncio.Future[None] | None = None  # while it starts: a model that cannot be loaded
 
@@ -168,11 +165,6 @@ class Engine:
         return not self._draining and any(link.ready for link in self._links)
 
     @property
-    def waiting(self) -> int:
-        """The number of requests that no worker has begun."""
-        return sum(call.waits for call in self._queue)
-
-    @property
     def counters(self) -> Mapping[str, float]:
         """Numbers for monitoring, all plain; names that end in `_total` only grow.
 
@@ -180,9 +172,10 @@ class Engine:
         seconds_in_model_total, seconds_in_queue_total, worker_restarts_total, swaps_total, refused_swaps_total,
         waiting, running, workers_ready, workers.
         """
+        waiting = self._dispatcher.waiting
         now = {
-            "waiting": self.waiting,
-            "running": len(self._calls) - self.waiting,
+            "waiting": waiting,
+            "running": len(self._calls) - waiting,
             "workers_ready": sum(link.ready for link in self._links),
             "workers": len(self._links),
         }
@@ -215,13 +208,19 @@ class Engine:
 
         Raises a `Refusal`. A cancelled call leaves the queue; its result is dropped.
         """
+        return (await self.ask_counted(model, verb, items, options)).outputs
+
+    async def ask_counted(
+        self, model: str, verb: Verb, items: Sequence[Any], options: Mapping[str, Any] | None = None
+    ) -> CountedAnswer:
+        """The same with the tokens that were read and generated, of prompts without beams and of `embed`."""
         self._require(model, verb)
         call = Call(model, verb, items, checked_options(verb, options or {}, self.config))
         if not items:
-            return []
+            return CountedAnswer([], TokenUsage())
         try:
             self._admit(call)
-            return await call.result
+            return CountedAnswer(await call.result, call.usage)
         except Refusal:
             self._counts["refused_total"] += 1
             raise
@@ -274,20 +273,18 @@ class Engine:
         """Put a request into the queue, and into a worker that is free."""
         self._counts["requests_total"] += 1
         self._counts["items_total"] += len(call.items)
-        free = self._free(call, self._held()) is not None
-        if not free and self.waiting >= self.config.max_waiting:
-            raise Overloaded(self.waiting)
-        loop = asyncio.get_running_loop()
-        late = TimedOut(
-            f"the answer took longer than {self.config.total_seconds:g} s", fix="send fewer or shorter items"
-        )
-        call.timers.append(loop.call_later(self.config.total_seconds, call.fail, late))
-        call.timers.append(loop.call_later(self.config.queue_seconds, self._expire, call))
+        self._dispatcher.add(call)
         self._calls.add(call)
-        self._queue.append(call)
-        self._dispatch()
+        loop = asyncio.get_running_loop()
+        call.timers.append(loop.call_later(self.config.total_seconds, self._end_late, call))
+        if call.waits:
+            call.timers.append(loop.call_later(self.config.queue_seconds, self._end_waiting, call))
 
-    def _expire(self, call: Call) -> None:
+    def _end_late(self, call: Call) -> None:
+        seconds = f"{self.config.total_seconds:g} s"
+        call.fail(TimedOut(f"the answer took longer than {seconds}", fix="send fewer or shorter texts"))
+
+    def _end_waiting(self, call: Call) -> None:
         if call.waits:
             seconds = f"{self.config.queue_seconds:g} s"
             call.fail(WaitedTooLong(f"no worker was free within {seconds}", fix="try again, or start more workers"))
@@ -297,97 +294,8 @@ class Engine:
         """Remove a request that is ended or that nobody waits for any more."""
         call.close()
         self._calls.discard(call)
-        if call in self._queue:
-            self._queue.remove(call)
-        for link in self._links:
-            for number in [number for number, flight in link.prompts.items() if flight.call is call]:
-                link.ask(CancelPrompt(number))
-                del link.prompts[number]
-            if link.batch is not None and not link.batch.stopped and link.batch.is_unwanted:
-                link.batch = link.batch._replace(stopped=True)
-                link.ask(CancelBatch(link.batch.id))
-        self._dispatch()
-
-    # The queue
-
-    def _dispatch(self) -> None:
-        """Give the workers what they have room for, the oldest request first, and each a part in its turn."""
-        waiting, kept = self._queue, deque[Call]()
-        held = set[int]()
-        while waiting:
-            call = waiting[0]
-            link = self._free(call, held) if call.left_to_send else None
-            if link is not None:
-                self._send(link, call)  # while it is in the queue: others may share its batch
-            waiting.popleft()
-            if link is not None:
-                waiting.append(call)
-            elif call.left_to_send:
-                kept.append(call)
-                held |= self._kept_for(call, held)
-        self._queue = kept
-
-    def _free(self, call: Call, held: Container[int] = ()) -> WorkerLink | None:
-        """The worker that can take items of this request now, the one with the least to do; None if none can."""
-        able = self._able(call)
-        if call.options.continuous:
-            most = max(0, self.config.max_batch - call.options.rows)
-            able = [link for link in able if link.rows <= most and link.number not in held]
-        else:
-            able = [link for link in able if link.batch is None]
-        return min(able, key=lambda link: (link.rows, link.batch is not None), default=None)
-
-    def _able(self, call: Call) -> list[WorkerLink]:
-        return [link for link in self._links if link.ready and call.model in link.cards]
-
-    def _kept_for(self, call: Call, held: Container[int]) -> set[int]:
-        """The worker that later prompts may not join, else a prompt with many samples would never find room."""
-        able = [link for link in self._able(call) if link.number not in held] if call.options.continuous else []
-        return {min(able, key=lambda link: link.rows).number} if able else set()
-
-    def _held(self) -> set[int]:
-        """The workers that are kept for prompts that wait."""
-        held = set[int]()
-        for call in self._queue:
-            held |= self._kept_for(call, held)
-        return held
-
-    def _send(self, link: WorkerLink, call: Call) -> None:
-        if call.options.continuous:
-            self._send_prompt(link, call)
-        else:
-            self._send_batch(link, call)
-
-    def _begun(self, call: Call) -> None:
-        """Count how long a request has waited, when its first item is sent."""
-        if call.waits:
-            self._counts["seconds_in_queue_total"] += asyncio.get_running_loop().time() - call.arrived
-
-    def _send_prompt(self, link: WorkerLink, call: Call) -> None:
-        self._begun(call)
-        number, index = next(self._numbers), call.next
-        call.next += 1
-        link.prompts[number] = Flight(call, index)
-        options, streamed = call.options.values, call.parts is not None
-        link.ask(ContinuePrompt(number, call.model, call.items[index], index, options, streamed))
-
-    def _send_batch(self, link: WorkerLink, first: Call) -> None:
-        """Send a batch of the items of a request and of later ones that can share it."""
-        room = max(1, self.config.max_batch // first.options.rows)
-        flights: list[Flight] = []
-        for call in self._queue:
-            if call.key == first.key:
-                taken = range(call.next, min(len(call.items), call.next + room - len(flights)))
-                if taken:
-                    self._begun(call)
-                    flights += [Flight(call, index) for index in taken]
-                    call.next = taken.stop
-        number = next(self._numbers)
-        link.batch = SentBatch(number, flights)
-        items = [flight.call.items[flight.place] for flight in flights]
-        link.ask(ComputeBatch(number, first.model, first.verb, items, first.options.values))
-        self._counts["batches_total"] += 1
-        self._counts["batch_items_total"] += len(items)
+        if call.left:  # else no worker has anything of it
+            self._dispatcher.remove(call)
 
     # The workers
 
@@ -435,8 +343,8 @@ class Engine:
                 pass
             case ModelStaged() | ModelRefused():
                 link.staged(message)
-        link.owes = asyncio.get_running_loop().time() if link.flights else None
-        self._dispatch()
+        link.owes = asyncio.get_running_loop().time() if link.is_busy else None
+        self._dispatcher.dispatch()
 
     def _loaded(self, link: WorkerLink, message: WorkerReady) -> None:
         link.pid, link.failures = message.pid, 0
@@ -468,7 +376,8 @@ class Engine:
             if flight is None:
                 continue  # it was cancelled meanwhile
             if flight.call.parts is not None and (news.text or (news.answer is not None and news.answer.served)):
-                flight.call.parts.put_nowait(TextPart(news.text, news.finish_reason))
+                usage = TokenUsage() if news.answer is None else TokenUsage(news.answer.read, news.answer.written)
+                flight.call.parts.put_nowait(TextPart(news.text, news.finish_reason, usage))
             if news.answer is not None:
                 del link.prompts[news.id]
                 self._tell_fault(flight, news.answer.fault)
@@ -490,8 +399,12 @@ class Engine:
 
 
 def _threads(workers: int) -> int:
-    """The threads of each worker: its share of the cores, or what OMP_NUM_THREADS says."""
+    """The threads of each worker: its share of all cores but one, or what OMP_NUM_THREADS says.
+
+    One core is for the listener. Threads wait for one another in every layer, so if one of them shares its core, all
+    are slow: with a thread on each of two cores that are busy, a batch took up to ten times as long as with one thread.
+    """
     if (asked := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         return max(1, int(asked))
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, cores // workers)
+    return max(1, (cores - 1) // workers)

@@ -44,7 +44,7 @@ CLOSE = re.compile(rb"\r\nconnection:[^\r]*close| HTTP/1\.0\r\n", re.IGNORECASE)
 
 
 def body_too_large(limit: int) -> HttpRefusal:
-    return HttpRefusal(413, "body_too_large", f"the body has more than {limit} bytes", "send fewer items at a time")
+    return HttpRefusal(413, "body_too_large", f"the body has more than {limit} bytes", "send fewer texts at a time")
 
 
 def head_refusal(head: bytes, max_body: int) -> HttpRefusal | None:

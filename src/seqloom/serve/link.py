@@ -72,10 +72,19 @@ class WorkerLink:
         """Whether its models are loaded."""
         return self.pid is not None
 
+    def serves(self, model: str) -> bool:
+        """Whether it has loaded this model."""
+        return model in self.cards
+
     @property
     def rows(self) -> int:
         """The rows of its running generations."""
         return sum(flight.call.options.rows for flight in self.prompts.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is computing anything."""
+        return self.batch is not None or bool(self.prompts)
 
     @property
     def flights(self) -> list[Flight]:

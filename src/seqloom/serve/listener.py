@@ -4,6 +4,7 @@ On SIGTERM and SIGINT it answers new requests with 503, lets running ones finish
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -175,6 +176,8 @@ async def _served(
     try:
         async with Engine(models, config) as engine:
             listener = Listener(HttpApp(engine, config, access, Traffic(lines)), config)
+            gc.collect()
+            gc.freeze()  # modules and routes are here to stay: no pause while requests wait, to look at them again
             started(engine, at.getsockname()[1])
             await listener.serve(sockets=[at])
             return listener.stopped_by

@@ -20,8 +20,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-Verb = Literal["classify", "regress", "tag", "translate", "generate", "embed", "search"]
+Verb = Literal["classify", "regress", "tag", "fill", "translate", "generate", "embed", "search"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
+ItemField = Literal["texts", "inputs"]  # of a request: what a model reads, if it is texts, and if it is anything else
 LENGTH = 4  # bytes before each message: its length, the highest byte first
 
 
@@ -32,6 +33,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     task: str  # classify, regress, tag, lm, masked, translate, embed, or search for an index
     abilities: frozenset[Verb]
     input: str  # the kind of an item: text, pair, triple, words, vectors, picture, graph
+    field: ItemField = "texts"  # of requests, that holds the items
     labels: tuple[str, ...] = ()
     max_length: int | None = None  # tokens or steps that are read of an item; longer ones are truncated
     positions: int | None = None  # tokens or steps that the model can read at most; longer ones are refused
@@ -41,11 +43,19 @@ class ModelCard(msgspec.Struct, frozen=True):
     loaded_at: float = 0.0  # seconds since 1970
 
 
+class TokenUsage(NamedTuple):
+    """How many tokens a model has read and generated for a request."""
+
+    read: int = 0
+    written: int = 0
+
+
 class TextPart(NamedTuple):
     """A further part of a generated text. The last one has a finish reason (end, stop or length), and may be empty."""
 
     text: str
     finish_reason: str | None = None
+    usage: TokenUsage = TokenUsage()  # of the last part
 
 
 class StartWorker(msgspec.Struct, frozen=True, tag=True):
@@ -130,6 +140,8 @@ class ItemAnswer(msgspec.Struct, frozen=True):
     fix: str = ""
     field: str = ""
     fault: str = ""
+    read: int = 0  # tokens of the item that the model has read, for `embed` and prompts
+    written: int = 0  # tokens that it has generated, in all texts of a prompt
 
     @property
     def served(self) -> bool:

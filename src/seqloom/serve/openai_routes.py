@@ -5,7 +5,7 @@ import secrets
 import sys
 import time
 from array import array
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -17,17 +17,17 @@ from starlette.types import Receive, Scope, Send
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import answer_of, bad_value
 from seqloom.serve.bodies import read_body
-from seqloom.serve.engine import Engine, TextPart
+from seqloom.serve.engine import Engine, TextPart, TokenUsage
 from seqloom.serve.openapi import RouteOperation
 from seqloom.serve.policies import OPENAI, plain
-from seqloom.serve.refusals import BadItem, Refusal
+from seqloom.serve.refusals import ITEMS, BadItem, Refusal, naming
 from seqloom.serve.requests import completion_kind, embedding_kind
 
 MAX_TOKENS = 16  # the default of OpenAI
 COLDEST = 0.001  # lower temperatures are greedy
 SEEDS = 2**31
 FINISHED = {"end": "stop", "stop": "stop", "length": "length"}
-COMPLETION = {"items": "prompt", "max_new_tokens": "max_tokens", "num_samples": "n"}  # our names and those of OpenAI
+COMPLETION = {ITEMS: "prompt", "max_new_tokens": "max_tokens", "num_samples": "n"}  # our names and those of OpenAI
 
 
 class EventStream(Response):
@@ -79,17 +79,21 @@ class OpenAIRoutes:
         prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
         note(request, self.engine, asked.model, len(prompts))
         options = self._decoding(asked)
-        with _named(COMPLETION, "prompt", asked.prompt):
+        with _one_or_several(asked.prompt), naming(COMPLETION):
+            if asked.stream_options is not None and not asked.stream:
+                raise bad_value(
+                    "stream_options", "stream_options were given without a stream", "add stream, or leave it out"
+                )
             if asked.stream:
                 return await self._streamed(asked, prompts, options)
-            found = await self.engine.ask(asked.model, "generate", prompts, options)
+            found, usage = await self.engine.ask_counted(asked.model, "generate", prompts, options)
         choices = [
             _choice(number, (prompt if asked.echo else "") + one["text"], one["finish_reason"])
             for number, (prompt, one) in enumerate(
                 (prompt, one) for prompt, texts in zip(prompts, found, strict=True) for one in texts
             )
         ]
-        return plain(200, msgspec.json.encode(_completion(asked.model) | {"choices": choices}))
+        return plain(200, msgspec.json.encode(_completion(asked.model) | {"choices": choices, "usage": _usage(usage)}))
 
     def _decoding(self, asked: Any) -> dict[str, Any]:
         """The options of a completion under our names."""
@@ -110,7 +114,9 @@ class OpenAIRoutes:
         options.pop("num_samples", None)
         parts = self.engine.stream(asked.model, prompts[0], options)
         first = await anext(parts)  # a refusal has its own status until the first event is sent
-        return EventStream(_events(_completion(asked.model), prompts[0] if asked.echo else "", first, parts))
+        counted = asked.stream_options is not None and asked.stream_options.include_usage
+        echo = prompts[0] if asked.echo else ""
+        return EventStream(_events(_completion(asked.model), echo, first, parts, counted=counted))
 
     async def embeddings(self, request: Request) -> Response:
         """Compute vectors."""
@@ -121,14 +127,15 @@ class OpenAIRoutes:
         if card is not None and asked.dimensions not in (None, card.vector_size):
             said = f"the vectors of this model have {card.vector_size} dimensions"
             raise bad_value("dimensions", said, "leave it out")
-        with _named({"items": "input"}, "input", asked.input):
-            found = await self.engine.ask(asked.model, "embed", texts, {})
+        with _one_or_several(asked.input), naming({ITEMS: "input"}):
+            found, usage = await self.engine.ask_counted(asked.model, "embed", texts, {})
         form = _in_base64 if asked.encoding_format == "base64" else list
         data = [
             {"object": "embedding", "index": number, "embedding": form(one["vector"])}
             for number, one in enumerate(found)
         ]
-        return plain(200, msgspec.json.encode({"object": "list", "data": data, "model": asked.model}))
+        read = {"prompt_tokens": usage.read, "total_tokens": usage.read}
+        return plain(200, msgspec.json.encode({"object": "list", "data": data, "model": asked.model, "usage": read}))
 
 
 def note(request: Request, engine: Engine, model: str, items: int) -> None:
@@ -137,14 +144,12 @@ def note(request: Request, engine: Engine, model: str, items: int) -> None:
 
 
 @contextmanager
-def _named(names: Mapping[str, str], field: str, given: Any) -> Iterator[None]:
-    """Make refusals in the block name the fields of OpenAI; one text has no number."""
+def _one_or_several(given: str | Sequence[str]) -> Iterator[None]:
+    """Make refusals in the block give no number of an item if one text was given, without a list."""
     try:
         yield
     except BadItem as refusal:
-        refusal.field = names.get(refusal.field, refusal.field)
-        if refusal.field == field and isinstance(given, str):
-            refusal.index = None
+        refusal.index = None if isinstance(given, str) else refusal.index
         raise
 
 
@@ -165,21 +170,35 @@ def _choice(number: int, text: str, finish: str | None) -> dict[str, Any]:
     return {"index": number, "text": text, "logprobs": None, "finish_reason": FINISHED.get(finish or "")}
 
 
+def _usage(counted: TokenUsage) -> dict[str, int]:
+    both = counted.read + counted.written
+    return {"prompt_tokens": counted.read, "completion_tokens": counted.written, "total_tokens": both}
+
+
 async def _events(
-    made: dict[str, Any], echo: str, first: TextPart, parts: AsyncGenerator[TextPart, None]
+    made: dict[str, Any], echo: str, first: TextPart, parts: AsyncGenerator[TextPart, None], *, counted: bool
 ) -> AsyncGenerator[bytes, None]:
-    """The parts of a text as events; a refusal in the middle is an event too, then the stream ends."""
+    """The parts of a text as events; a refusal in the middle is an event too, then the stream ends.
 
-    def event(part: TextPart, before: str = "") -> bytes:
-        choice = _choice(0, before + part.text, part.finish_reason)
-        return b"data: " + msgspec.json.encode(made | {"choices": [choice]}) + b"\n\n"
+    If it is to be `counted`, a last event without choices has the usage, and all others have null in its place.
+    """
 
+    def event(choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> bytes:
+        return (
+            b"data: "
+            + msgspec.json.encode(made | {"choices": choices} | ({"usage": usage} if counted else {}))
+            + b"\n\n"
+        )
+
+    last = first
     async with aclosing(parts):
-        yield event(first, echo)
+        yield event([_choice(0, echo + first.text, first.finish_reason)])
         try:
-            async for part in parts:
-                yield event(part)
+            async for last in parts:
+                yield event([_choice(0, last.text, last.finish_reason)])
         except Refusal as refusal:
             yield b"data: " + answer_of(refusal).openai_body() + b"\n\n"
             return
+        if counted:
+            yield event([], _usage(last.usage))
         yield b"data: [DONE]\n\n"

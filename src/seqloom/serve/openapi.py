@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from seqloom.serve.policies import Policy
-from seqloom.serve.requests import ErrorAnswer, OpenAIErrorAnswer
+from seqloom.serve.requests import INPUTS, TEXTS, ErrorAnswer, OpenAIErrorAnswer
 from seqloom.version import __version__
 
 REF = "#/components/schemas/{name}"
@@ -47,6 +47,9 @@ def openapi_document(operations: Sequence[RouteOperation], *, has_keys: bool) ->
     """Return the document of these routes."""
     kinds = [kind for one in operations for kind in (one.reads, one.answers) if kind is not None]
     _, components = msgspec.json.schema_components([*kinds, ErrorAnswer, OpenAIErrorAnswer], ref_template=REF)
+    for kind in kinds:
+        if INPUTS in kind.__struct_fields__:
+            components[kind.__name__]["oneOf"] = [{"required": [TEXTS]}, {"required": [INPUTS]}]
     paths: dict[str, Any] = {}
     for one in operations:
         paths.setdefault(one.path, {})[one.method.lower()] = _described(one, has_keys)

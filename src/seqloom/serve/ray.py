@@ -5,7 +5,8 @@
 `app` is an application builder: Ray calls it with the arguments and runs what it returns. Each replica is a process of
 Ray with an engine of its own, so it batches its requests as `seqloom serve` does; Ray distributes requests between the
 replicas. A replica sees as many GPUs as `num_gpus` says (default: 0; 0.5 shares one). The folders must be on a disk
-that all machines of the cluster share. A request is JSON, {"model", "verb", "items", "options"}, and so is its answer.
+that all machines of the cluster share. A request is JSON, {"model", "verb", "texts", "options"}, and so is its answer;
+models that read no text have "inputs" instead of "texts".
 Keys, limits of connections and TLS are the cluster's own: this application has none, so put it behind something that
 has.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from seqloom.config.options import settings, with_flags
 from seqloom.config.serving import ServingConfig
@@ -23,11 +25,11 @@ from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.engine import Engine
 from seqloom.serve.messages import Verb
 from seqloom.serve.refusals import Refusal
-from seqloom.serve.requests import require_short
+from seqloom.serve.requests import items_of, require_short
 
 PASSED_ON = (
     *("device", "max_batch", "max_waiting", "queue_seconds", "total_seconds"),
-    *("max_items", "max_characters", "max_new_tokens", "max_texts"),
+    *("max_items", "max_characters", "max_new_tokens", "max_samples", "max_beam_tokens"),
 )
 MOST_GPUS = 64  # of a replica
 
@@ -37,7 +39,8 @@ class ReplicaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     model: str
     verb: Verb
-    items: list[Any]
+    texts: list[Any] | UnsetType = UNSET
+    inputs: list[Any] | UnsetType = UNSET
     options: dict[str, Any] = {}
 
 
@@ -61,13 +64,13 @@ class Replica:
         try:
             asked = msgspec.json.decode(body, type=ReplicaRequest)
         except (ValueError, RecursionError):
-            return 422, {"problem": "the body is not a request", "fix": "send JSON with model, verb and items"}
-        most = self.config.max_items
-        if len(asked.items) > most:
-            return 422, {"problem": f"{len(asked.items):,} items in a request", "fix": f"send at most {most:,}"}
+            return 422, {"problem": "the body is not a request", "fix": "send JSON with model, verb and texts"}
         try:
-            require_short([[item] for item in asked.items], "items", self.config.max_characters)
-            return 200, {"answers": await self.engine.ask(asked.model, asked.verb, asked.items, asked.options)}
+            field, items = items_of(asked)
+            if len(items) > (most := self.config.max_items):
+                return 422, {"problem": f"{len(items):,} {field} in a request", "fix": f"send at most {most:,}"}
+            require_short([[item] for item in items], field, self.config.max_characters)
+            return 200, {"answers": await self.engine.ask(asked.model, asked.verb, items, asked.options)}
         except HttpRefusal as refusal:
             return refusal.status, {"problem": refusal.message, "fix": ""}
         except Refusal as refusal:

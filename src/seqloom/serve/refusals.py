@@ -14,10 +14,13 @@
 No message contains the text of a request.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 from seqloom.errors import SeqloomError, did_you_mean
+
+ITEMS = "items"  # what the engine calls that which a model reads; a request has it in another field
 
 
 class Refusal(SeqloomError):  # noqa: N818  # it is no fault of the server
@@ -46,7 +49,7 @@ class BadItem(Refusal):
 
     Attributes:
         index: the number of the item, from 0; None for an option.
-        field: the name of the option, or of the field that holds the items ("items", or "prompt" for a stream).
+        field: the name of the option, or ITEMS.
     """
 
     status = 422
@@ -94,3 +97,15 @@ class ModelFailed(Refusal):
     """The model raised an error that is not the fault of the request."""
 
     status = 500
+
+
+@contextmanager
+def naming(fields: Mapping[str, str]) -> Iterator[None]:
+    """Make refusals in the block name the fields of the request: `fields` has them by the names of the engine."""
+    try:
+        yield
+    except BadItem as refusal:
+        before = refusal.field
+        after = refusal.field = fields.get(before, before)
+        refusal.reword(lambda text: text.replace(f"{before}: ", f"{after}: ", 1))
+        raise

@@ -5,7 +5,7 @@ decoding are those of `config/decoding.py`.
 """
 
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,11 +15,10 @@ from seqloom.config.options import own
 from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.serve.answers import bad_value
 from seqloom.serve.bodies import of_type
-from seqloom.serve.engine import VERBS, Verb
+from seqloom.serve.messages import VERBS, ItemField, Verb
 
 MAX_STOPS, MAX_STOP_LENGTH, MAX_CONDITIONS = 16, 256, 16
 MAX_TEMPERATURE = 1_000.0
-SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 DESCRIBED = {one.name: one for kind in (SampleConfig, BeamConfig) for one in own(kind)}
 ModelName = Annotated[str, Meta(min_length=1, max_length=64, description="Name of the model, as in /v1/models.")]
 OneModel = Annotated[
@@ -31,6 +30,9 @@ OneModel = Annotated[
     ),
 ]
 Field = tuple[str, Any] | tuple[str, Any, Any]
+TEXTS, INPUTS = get_args(ItemField)
+ONLY_TEXTS: tuple[Verb, ...] = ("fill", "generate", "search")
+NO_OPTIONS = ("model", TEXTS, INPUTS)
 
 
 class VerbAnswer(msgspec.Struct):
@@ -38,6 +40,12 @@ class VerbAnswer(msgspec.Struct):
 
     model: str
     outputs: list[Any]
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """Options of a stream of OpenAI."""
+
+    include_usage: bool = False
 
 
 class ErrorFields(msgspec.Struct, omit_defaults=True):
@@ -74,7 +82,7 @@ def request_kinds(config: ServingConfig) -> dict[Verb, type[msgspec.Struct]]:
 
     >>> kinds = request_kinds(ServingConfig())
     >>> msgspec.structs.fields(kinds["search"])[1].name
-    'items'
+    'texts'
     """
     decoding = _decoding(config)
     options: dict[Verb, list[Field]] = {
@@ -85,27 +93,30 @@ def request_kinds(config: ServingConfig) -> dict[Verb, type[msgspec.Struct]]:
             _optional("where", _texts(MAX_CONDITIONS), 'Filters such as "year>=2000" or "lang=en".'),
         ],
     }
-    return {verb: _record(f"{verb.title()}Request", [*_asked(config), *options.get(verb, [])]) for verb in VERBS}
+    return {verb: _record(f"{verb.title()}Request", [*_asked(config, verb), *options.get(verb, [])]) for verb in VERBS}
 
 
-def _asked(config: ServingConfig) -> list[Field]:
-    count = Meta(
-        min_length=1,
-        max_length=config.max_items,
-        description="What the model reads, as in training: texts, pairs of texts, lists of words or lists of numbers.",
-    )
+def _asked(config: ServingConfig, verb: Verb) -> list[Field]:
+    """The model and what it reads. Verbs that all models of numbers, pictures or graphs lack have only texts."""
     text = Annotated[str, Meta(max_length=config.max_characters)]
-    return [
-        ("model", OneModel | UnsetType, UNSET),
-        ("items", Annotated[list[text | list[Any] | dict[str, Any]], count]),
-    ]
+    texts = _several(text | list[text], config.max_items, "Texts; or pairs of texts or lists of words, as in training.")
+    model: Field = "model", OneModel | UnsetType, UNSET
+    if verb in ONLY_TEXTS:
+        return [model, (TEXTS, texts)]
+    described = "Instead of texts, for models of other inputs: lists of numbers, or graphs with nodes and edges."
+    inputs = _several(text | list[Any] | dict[str, Any], config.max_items, described)
+    return [model, (TEXTS, texts | UnsetType, UNSET), (INPUTS, inputs | UnsetType, UNSET)]
+
+
+def _several(kind: Any, most: int, description: str) -> Any:
+    return Annotated[list[kind], Meta(min_length=1, max_length=most, description=description)]
 
 
 def _decoding(config: ServingConfig) -> list[Field]:
     """The options of decoding: those of the configuration, some with a limit of the server."""
     tokens = Annotated[int, Meta(ge=1, le=config.max_new_tokens)]
-    texts = Annotated[int, Meta(ge=1, le=config.max_texts)]
-    limited = {"max_new_tokens": tokens, "num_samples": texts, "beam_size": texts, "n_best": texts}
+    samples = Annotated[int, Meta(ge=1, le=config.max_samples)]
+    limited = {"max_new_tokens": tokens, "num_samples": samples, "beam_size": samples, "n_best": samples}
     limited["stop"] = _texts(MAX_STOPS)
     return [_optional(name, limited.get(name, one.annotation), one.help) for name, one in DESCRIBED.items()]
 
@@ -134,11 +145,11 @@ def completion_kind(config: ServingConfig) -> type[msgspec.Struct]:
         "temperature": (temperature, "Sample with this temperature; 0 is greedy (default: 1)."),
         "top_p": (Annotated[float, Meta(ge=0.0, le=1.0)], DESCRIBED["top_p"].help),
         "top_k": (DESCRIBED["top_k"].annotation, DESCRIBED["top_k"].help),
-        "n": (Annotated[int, Meta(ge=1, le=config.max_texts)], "Number of texts for each prompt (default: 1)."),
+        "n": (Annotated[int, Meta(ge=1, le=config.max_samples)], "Number of texts for each prompt (default: 1)."),
         "seed": (DESCRIBED["seed"].annotation, "Random seed (default: another one for each request)."),
         "stop": (Annotated[str, Meta(min_length=1, max_length=MAX_STOP_LENGTH)] | _texts(MAX_STOPS), "Stop texts."),
         "stream": (bool, "Send the text as server-sent events while it is generated; for one prompt and n of 1."),
-        "stream_options": (dict[str, bool], "Ignored."),
+        "stream_options": (StreamOptions, "Of a stream: include_usage adds an event with the numbers of tokens."),
         "echo": (bool, "Begin each text with its prompt."),
         "user": (Annotated[str, Meta(max_length=256)], "Ignored."),
         "best_of": (Annotated[int, Meta(ge=1, le=1)], "Only 1 is supported."),
@@ -173,7 +184,17 @@ def embedding_kind(config: ServingConfig) -> type[msgspec.Struct]:
 def options_of(request: msgspec.Struct) -> dict[str, Any]:
     """The options of a verb's request that were given."""
     given = msgspec.structs.asdict(request)
-    return {name: value for name, value in given.items() if name not in ("model", "items") and value is not UNSET}
+    return {name: value for name, value in given.items() if name not in NO_OPTIONS and value is not UNSET}
+
+
+def items_of(request: Any) -> tuple[ItemField, list[Any]]:
+    """The field of a verb's request that holds its items, and the items; HttpRefusal unless there is one such field."""
+    texts, inputs = request.texts, getattr(request, INPUTS, UNSET)
+    if texts is not UNSET and inputs is not UNSET:
+        raise bad_value(INPUTS, "the body has both texts and inputs", "send one of them")
+    if texts is UNSET and inputs is UNSET:
+        raise bad_value(TEXTS, "the field texts is missing", "add it; models that read no text have inputs instead")
+    return ("texts", texts) if inputs is UNSET else ("inputs", inputs)
 
 
 def require_short(items: list[Any], field: str, most: int) -> None:

@@ -26,12 +26,12 @@ from seqloom.serve.watch import is_index
 from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
 from seqloom.text.segmenter import require_whole
 
-TOO_LONG = "the item is longer than the model can read", "shorten it; the model has `positions` in the list of models"
+TOO_LONG = "the input is longer than the model can read", "shorten it; the model has `positions` in the list of models"
 NO_TEXT = "expected text", "give a string"
-UNABLE = "the model cannot use this item", "give what it was trained on: `input` in the list of models says what"
+UNABLE = "the model cannot use this", "give what it was trained on: `input` in the list of models says what"
 NUMBERS = "expected finite numbers, in lists of the shape that the model was trained on", "check numbers and lists"
 PROBLEMS = {  # what is said about an item, by the code of its problem: a message with its text is never passed on
-    "row.empty_text": ("the item is empty", "leave it out"),
+    "row.empty_text": ("the text is empty", "leave it out"),
     "type.text": ("expected text, or a list of several texts for a model that reads several", "give strings"),
     "type.tokens": ("expected a list of words", "give a list of strings that are not empty"),
     "type.number": NUMBERS,
@@ -40,7 +40,12 @@ PROBLEMS = {  # what is said about an item, by the code of its problem: a messag
     "array.width": NUMBERS,
     "seq.too_long": TOO_LONG,
 }
-BY_TASK: tuple[Verb, ...] = ("classify", "regress", "tag")  # verbs that are the prediction of the task of that name
+BY_TASK: dict[str, Verb] = {
+    "classify": "classify",
+    "regress": "regress",
+    "tag": "tag",
+    "masked": "fill",
+}  # by `predict`
 
 
 class UnusableError(SeqloomError):
@@ -63,8 +68,9 @@ class ServedModel:
             task=task.name,
             abilities=frozenset(abilities_of(task)),
             input=kind.name,
+            field="texts" if kind.reads_tokens and not kind.has_edges else "inputs",
             labels=tuple(self.model.spec.schema.labels),
-            max_length=self.model.reading().max_length,
+            max_length=self.model.max_length,
             positions=self.model.positions,
             vector_size=self.model.vector_size if isinstance(task, Vectorizer) else None,
             parameters=count_parameters(self.model.model),
@@ -88,13 +94,14 @@ class ServedModel:
             return None
         return ["a"] if kind.in_words else "a" if kind.num_columns == 1 else ["a"] * kind.num_columns
 
-    def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+    def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The answers of items, in order; SeqloomError for one that the model cannot use."""
         if verb == "embed":
-            return [{"vector": row.tolist()} for row in self.model.embed(items)]
+            found = zip(self.model.embed(items), self.model.count_tokens(items), strict=True)
+            return [ItemAnswer({"vector": row.tolist()}, read=tokens) for row, tokens in found]
         if verb in ("generate", "translate"):
-            return self._write(verb, items, options)
-        return [one.to_json() for one in self.model.predict(items)]
+            return [ItemAnswer(one) for one in self._write(verb, items, options)]
+        return [ItemAnswer(one.to_json()) for one in self.model.predict(items)]
 
     def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
         if verb == "generate" and not all(isinstance(item, str) for item in items):
@@ -122,10 +129,13 @@ class ServedModel:
         self.running.add(rows)
         return rows
 
-    def written(self, rows: Sequence[ContinuousRow]) -> list[Any]:
+    def written(self, rows: Sequence[ContinuousRow]) -> ItemAnswer:
         """The continuations of a prompt whose rows are finished."""
-        task = Continuer.of(self.model.task)
-        return [task.continuation(row).to_json() for row in rows]
+        task, drafts = Continuer.of(self.model.task), [row.draft for row in rows]
+        tokens = sum(len(one.tokens) + (one.finish_reason == "end") for one in drafts)  # the end is a token too
+        return ItemAnswer(
+            [task.continuation(row).to_json() for row in rows], read=len(drafts[0].before), written=tokens
+        )
 
 
 class ServedIndex:
@@ -139,22 +149,21 @@ class ServedIndex:
         names = sorted(entry for entry in path.iterdir() if entry.name.startswith(SEGMENT))
         sums = [read_manifest(entry).check for entry in names]
         fingerprint = hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
-        self.card = ModelCard(
-            name, "search", frozenset(("search",)), "text", fingerprint=fingerprint, loaded_at=time.time()
-        )
+        able: frozenset[Verb] = frozenset(("search",))
+        self.card = ModelCard(name, "search", able, "text", fingerprint=fingerprint, loaded_at=time.time())
 
     def check(self) -> None:
         """Raise an error if the index cannot answer a query."""
         self.compute("search", ["a"], {"top_k": 1})
 
-    def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+    def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The hits of each query, best first."""
         if not all(isinstance(item, str) for item in items):
             raise UnusableError(*NO_TEXT)
         if not all(item.strip() for item in items):
             raise UnusableError(*PROBLEMS["row.empty_text"])
         self._require_conditions(options.get("where", ()))
-        return [[hit.to_json() for hit in self.searcher.search(item, **options)] for item in items]
+        return [ItemAnswer([hit.to_json() for hit in self.searcher.search(item, **options)]) for item in items]
 
     def _require_conditions(self, where: Sequence[str]) -> None:
         try:
@@ -169,7 +178,7 @@ class ServedIndex:
     def rows(self, prompt: Any, number: int, options: Mapping[str, Any]) -> list[ContinuousRow]:
         raise ConfigError("an index generates no text", fix="search in it")
 
-    def written(self, rows: Sequence[ContinuousRow]) -> list[Any]:
+    def written(self, rows: Sequence[ContinuousRow]) -> ItemAnswer:
         raise AssertionError("an index has no rows")
 
 
@@ -187,7 +196,7 @@ def open_served(name: str, path: str, device: str) -> AnyServed:
 
 def abilities_of(task: Task) -> Iterator[Verb]:
     """What a model of this task can be asked for."""
-    yield from (verb for verb in BY_TASK if verb == task.name)
+    yield from (verb for name, verb in BY_TASK.items() if name == task.name)
     if isinstance(task, Translator):
         yield "translate"
     if isinstance(task, Continuer):
@@ -196,10 +205,10 @@ def abilities_of(task: Task) -> Iterator[Verb]:
         yield "embed"
 
 
-def answers_of(compute: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[ItemAnswer]:
+def answers_of(compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequence[Any]) -> list[ItemAnswer]:
     """The answers of a batch; if it fails, each item is tried alone, so that only the bad ones fail."""
     try:
-        return [ItemAnswer(value) for value in compute(items)]
+        return compute(items)
     except Exception as error:
         if len(items) == 1:
             return [refused(error)]

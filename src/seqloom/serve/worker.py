@@ -11,6 +11,7 @@ waits for the other. What is being generated finishes with the model that it sta
 because the listener has ended, the worker ends.
 """
 
+import gc
 import os
 import pkgutil
 import queue
@@ -75,8 +76,7 @@ class RunningPrompt:
         text = "" if self.text is None else self.text.further(self.rows[0].draft)
         if any(row.runs for row in self.rows):
             return PromptNews(self.id, text) if text else None
-        answer = ItemAnswer(self.served.written(self.rows))
-        return PromptNews(self.id, text, answer, self.rows[0].draft.finish_reason)
+        return PromptNews(self.id, text, self.served.written(self.rows), self.rows[0].draft.finish_reason)
 
 
 class ModelWorker:
@@ -164,6 +164,8 @@ class ModelWorker:
                 self.models[name] = open_served(name, path, self.device)
             except Exception as error:
                 broken[name] = _why(error)
+        gc.collect()
+        gc.freeze()  # they are here to stay: no later collection has to look at them
         self._send(WorkerReady(os.getpid(), {name: one.card for name, one in self.models.items()}, broken))
 
     def _stage(self, asked: StageModel) -> None:
@@ -213,7 +215,7 @@ class ModelWorker:
             if served is not None and any(row.runs for row in rows):
                 self.prompts[asked.id] = RunningPrompt(asked.id, served, rows, streamed=asked.streamed)
                 return
-            answer = UNLOADED if served is None else ItemAnswer(served.written(rows))
+            answer = UNLOADED if served is None else served.written(rows)
         except Exception as error:
             answer = refused(error)
         self._send(PromptProgress([PromptNews(asked.id, answer=answer, finish_reason="length")], 0, 0.0))

@@ -214,7 +214,7 @@ class LanguageModeling(Streamer, Continuer):
             if split == "test"
             else (batching.batch_rows, batching.row_length)
         )
-        streams = feed_streams(prepared, split, rows=rows, length=length)
+        streams = feed_streams(prepared, split, rows=rows, length=length, seed=seed)
 
         def running(cut: Any) -> Batch[Running, Tensor]:
             batch: Batch[Any, Tensor] = streams.make_batch(cut)

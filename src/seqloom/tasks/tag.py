@@ -29,7 +29,8 @@ from seqloom.metrics.classification import Counts, confused_types, count_by_type
 from seqloom.nn.heads import CrfHead, Head
 from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf
-from seqloom.nn.types import Batch, Padded, Spelled, Subwords, by_document
+from seqloom.nn.packing import by_document
+from seqloom.nn.types import Batch, Padded, Spelled, Subwords
 from seqloom.report.document import MarkedText, TextMark
 from seqloom.tasks.classify import OF_LABELS, class_head
 from seqloom.tasks.encoders import OF_LABEL, ElementTask, elements

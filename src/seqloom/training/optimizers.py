@@ -1,4 +1,4 @@
-"""Optimizers: torch's SGD with momentum, Adam and AdamW, set up so that a step can be skipped on the device.
+"""Optimizers: torch's SGD with momentum, Adam and AdamW, and Muon, set up so that a step can be skipped on the device.
 
     w <- w - lr * direction(gradient / divisor)         or no change, if `hold` is 1
 
@@ -15,8 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqloom.config.training import AdamConfig, AdamWConfig, AnyOptimizer, NewtonConfig, SgdConfig, TrainingConfig
+from seqloom.config.training import (
+    AdamConfig,
+    AdamWConfig,
+    AnyOptimizer,
+    MuonConfig,
+    NewtonConfig,
+    SgdConfig,
+    TrainingConfig,
+)
 from seqloom.errors import ConfigError
+from seqloom.training.muon import Muon, hidden_matrices
 
 FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
 HOLDING = ("cuda",)  # and check `found_inf`; on the CPU a check by the host is faster
@@ -29,13 +38,38 @@ def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
         raise ConfigError("all weights are frozen, so there is nothing to train", fix="freeze fewer weights")
     sharded = hasattr(weights[0], "full_tensor")  # torch has no fused SGD for sharded weights
     fused = weights[0].device.type in FUSED and not (isinstance(config.optimizer, SgdConfig) and sharded)
-    decay = config.optimizer.weight_decay
+    if isinstance(config.optimizer, MuonConfig):
+        optimizer: Optimizer = _muon(config.optimizer, model, weights, lr=config.lr, fused=fused, sharded=sharded)
+    else:
+        optimizer = _build(config.optimizer, _groups(weights, config.optimizer), lr=config.lr, fused=fused)
+    _fill(optimizer)
+    return optimizer
+
+
+def _groups(weights: list[nn.Parameter], config: AnyOptimizer) -> list[dict[str, Any]]:
+    """The weights with decay, and those without."""
+    decay = config.weight_decay
     matrices = [weight for weight in weights if decay and weight.ndim > 1]
     others = [weight for weight in weights if not (decay and weight.ndim > 1)]
     groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
-    optimizer = _build(config.optimizer, [one for one in groups if one["params"]], lr=config.lr, fused=fused)
-    _fill(optimizer)
-    return optimizer
+    return [one for one in groups if one["params"]]
+
+
+def _muon(
+    config: MuonConfig, model: nn.Module, weights: list[nn.Parameter], *, lr: float, fused: bool, sharded: bool
+) -> Muon:
+    """Muon for the matrices between hidden vectors, and AdamW for the rest."""
+    if sharded:
+        raise ConfigError("muon needs complete matrices, but here each process has a part of them", fix="use adamw")
+    matrices = hidden_matrices(model)
+    if not matrices:
+        raise ConfigError("muon trains matrices between hidden vectors, and this model has none", fix="use adamw")
+    rest = [weight for weight in weights if all(weight is not matrix for matrix in matrices)]
+    plain = AdamWConfig(beta1=config.beta1, beta2=config.beta2, eps=config.eps, weight_decay=config.weight_decay)
+    others = _build(plain, _groups(rest, plain), lr=lr, fused=fused) if rest else None
+    assert others is None or isinstance(others, torch.optim.AdamW)
+    groups = [{"params": matrices, "weight_decay": config.weight_decay, "fused": fused}]
+    return Muon(groups, others, lr=lr, momentum=config.momentum)
 
 
 def apply(optimizer: Optimizer, lr: float, divisor: Tensor, hold: Tensor) -> None:
@@ -76,8 +110,8 @@ def _build(config: AnyOptimizer, groups: list[dict[str, Any]], *, lr: float, fus
             return torch.optim.Adam(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
         case AdamWConfig():
             return torch.optim.AdamW(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
-        case NewtonConfig():
-            raise AssertionError("newton is handled by `Solver`")
+        case MuonConfig() | NewtonConfig():
+            raise AssertionError("built elsewhere")
 
 
 def _fill(optimizer: Optimizer) -> None:
@@ -86,8 +120,8 @@ def _fill(optimizer: Optimizer) -> None:
     So a checkpoint has the same tensors at every step. Without it, torch's SGD would use *uninitialized* memory as
     momentum if the very first step is skipped.
     """
-    adam = isinstance(optimizer, torch.optim.Adam)  # AdamW is one
     for group in optimizer.param_groups:
+        adam = "betas" in group
         moments = ("exp_avg", "exp_avg_sq") if adam else ("momentum_buffer",) if group["momentum"] else ()
         for weight in group["params"]:
             for name in moments:

@@ -61,6 +61,7 @@ from seqloom.training.run_summary import RunSummary, read_scores, read_settings,
 from seqloom.training.session import Session, StopSignals
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
+from seqloom.training.threads import rehearse_threads, resume_threads, threads_kept
 from seqloom.training.written_texts import written_texts
 
 
@@ -77,7 +78,8 @@ def train_run(
     folder, main = RunFolder(out), ranks.rank == 0
     resolved, drawn = with_known_names(folder, resolved), _drawn(resolved)
     resolved.task.require_batching(drawn, resolved.config.training.batching)
-    with StopSignals() as stopping, folder.held() if main else nullcontext():
+    with StopSignals() as stopping, folder.held() if main else nullcontext(), threads_kept():
+        resume_threads(folder, place)
         warned = _started(folder, resolved, place, ranks)
         checkpoint, skipped = checkpoints.newest(folder.checkpoints, ranks)
         init = resolved.config.training.init
@@ -90,7 +92,9 @@ def train_run(
         session = Session(
             folder, resolved.config, resolved.prepared, resolved.task, model, ranks, place, stopping, workers
         )
-        session = session._replace(messages=(*resolved.messages, *place.messages, *about_weights, *warned, *skipped))
+        about_threads = () if checkpoint is not None else rehearse_threads(session)
+        messages = (*resolved.messages, *place.messages, *about_threads, *about_weights, *warned, *skipped)
+        session = session._replace(messages=messages)
         for report in training(session, checkpoint):
             if isinstance(report, Ended) and main:
                 if report.reason in ("done", "patience") and (

@@ -287,21 +287,25 @@ def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     names = sorted({name for one in scores.confusion for name in (one.expected, one.predicted)})
     wrong = sorted((one for one in scores.confusion if one.expected != one.predicted), key=lambda one: -one.count)
     counts = {(one.expected, one.predicted): one.count for one in scores.confusion}
-    shown = [name or "(empty)" for name in names]
-    matrix = Matrix(
-        title="",
-        values=[[float(counts.get((true, predicted), 0)) for predicted in names] for true in names],
-        rows=shown,
-        columns=shown,
-        y_label="expected",
-        x_label="predicted",
-    )
+    pictures = list[Figure]()
+    if len(names) <= LARGEST_CONFUSION:
+        shown = [name or "(empty)" for name in names]
+        pictures.append(
+            Matrix(
+                title="",
+                values=[[float(counts.get((true, predicted), 0)) for predicted in names] for true in names],
+                rows=shown,
+                columns=shown,
+                y_label="expected",
+                x_label="predicted",
+            )
+        )
     rows: list[list[TableCell]] = [
         [excerpt(one.expected, LONGEST_LABEL), excerpt(one.predicted, LONGEST_LABEL), one.count]
         for one in wrong[:MOST_CONFUSIONS]
     ]
     return [
-        Pictures([matrix] if len(names) <= LARGEST_CONFUSION else []),
+        Pictures(pictures),
         TableBlock(("expected", "predicted", "count"), rows),
     ]
 

@@ -27,7 +27,7 @@ from torch.torch_version import TorchVersion
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.errors import ConfigError
 from seqloom.files.tensors import all_finite
-from seqloom.nn.types import Batch, Padded, Spelled, Subwords, count_rows, map_state, merge_rows
+from seqloom.nn.types import Batch, Layout, Padded, Spelled, Subwords, count_rows, map_state, merge_rows
 from seqloom.tasks.task import Batcher
 from seqloom.training.checkpoint import Average, copy_all, leaves_of, plain, put, weights_of
 from seqloom.training.devices import Device, HalvedError, OutOfMemoryError, Ranks, ran_out, release
@@ -114,7 +114,12 @@ def moved(batch: AnyBatch, device: torch.device) -> AnyBatch:
             tensor = tensor.pin_memory()
         return tensor.to(device, non_blocking=pinned)
 
-    return batch._replace(inputs=_mapped(move, batch.inputs), targets=_mapped(move, batch.targets))
+    inputs = _mapped(move, batch.inputs)
+    if isinstance(inputs, Padded) and inputs.segments is not None:  # layers group packed documents on the host
+        host = batch.inputs.lengths, batch.inputs.segments
+        known = Layout(inputs.lengths, inputs.segments, time=inputs.values.shape[1], host=host)
+        inputs = inputs._replace(shared=known)
+    return batch._replace(inputs=inputs, targets=_mapped(move, batch.targets))
 
 
 def elements_of(batch: AnyBatch) -> tuple[int, int]:
@@ -512,7 +517,7 @@ class Update(WeightUpdate):
     def _backward(self, batch: AnyBatch | None, state: Any, run_state: TrainingState) -> _Summed:
         device, done = self._device.torch, []
         division = self._task.divided(self._model, run_state.micro_batches)
-        pieces = [None] if batch is None else cut(moved(batch, device), division.micro_batches)
+        pieces = [None] if batch is None else [moved(piece, device) for piece in cut(batch, division.micro_batches)]
         parts = [state] if batch is None else cut_state(state, spans(rows_of(batch), division.micro_batches))
         for number, (piece, part) in enumerate(zip(pieces, parts, strict=True)):
             apart = nullcontext() if number + 1 == len(pieces) else self._ranks.apart(self._loss)

@@ -50,6 +50,7 @@ def is_linear(small: Callable[[], object], fourfold: Callable[[], object]) -> bo
     return any(seconds(fourfold) <= 6 * max(seconds(small), TICK) for _ in range(TRIES))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", HEAVY)
 def test_a_case_takes_no_more_memory_than_allowed(case: Case, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_candidate_that_was_too_slow_runs(
     assert started(told) == [] and again == more
 
 
+@pytest.mark.soak
 def test_a_candidate_that_raced_in_its_smallest_size_runs_in_its_usual_size(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,20 @@ def test_a_candidate_that_raced_in_its_smallest_size_runs_in_its_usual_size(
     more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=5.0)
     assert started(told) == ["gru-rung-2"]
     assert {row.name for row in more.rows if row.score is not None} == {"linear", "bag", "gru-tiny", "gru"}
+
+
+def test_a_candidate_whose_default_training_is_far_too_long_races_in_its_smallest_size(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probed(
+        resolved: Resolved, device: Device, seconds: float
+    ) -> Probe:  # 150 steps fit, of 700: 4.7 times the time
+        step = 0.4 if resolved.config.model.parameters() > 80_000 else 1.0
+        return Probe(step_seconds=step, validation_seconds=0.0, overhead_seconds=0.0, steps=700, validations=1)
+
+    monkeypatch.setattr(auto_common, "fixed_probe", probed)
+    _, told = fixed_race(*files, tmp_path / "out", models=("gru",))
+    assert started(told) == ["linear", "gru-tiny-rung-1"]
 
 
 def test_a_run_whose_time_was_up_before_its_first_validation_runs_again(

@@ -32,6 +32,7 @@ def task_of(name: str, cache: Path) -> Task:
     return resolve(DataConfig(train=(name,)), RunRequest(), cache=cache).task
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "names"),

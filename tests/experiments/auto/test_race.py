@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import auto_common
 import seqloom
-from auto_common import MODELS, fixed_race, table
+from auto_common import MODELS, SHORT, fixed_race, table
 from seqloom.cli import app
 from seqloom.errors import ConfigError
 from seqloom.experiments import workers
@@ -95,7 +95,7 @@ def test_a_finished_race_is_shown_again_without_training(finished: Finished, mon
 
 
 def racing(data: Path, dev: Path, out: Path, fail: str = "") -> int:
-    """A race in a process of its own; `fail` says where it is killed."""
+    """A race of two in a process of its own; `fail` says where it is killed."""
     given = [sys.executable, str(Path(auto_common.__file__)), str(data), str(dev), str(out)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SEQLOOM_FAIL": fail}
     return subprocess.run(given, env=environment, capture_output=True, check=False, timeout=300).returncode
@@ -103,13 +103,13 @@ def racing(data: Path, dev: Path, out: Path, fail: str = "") -> int:
 
 def test_a_race_that_is_killed_twice_ends_with_the_same_leaderboard(files: tuple[Path, Path], tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    fixed_race(*files, whole)
+    fixed_race(*files, whole, **SHORT)
     # in the second run of the first rung, then in the first run of the second rung
-    assert racing(*files, killed, "between-update-and-count:kill:60") == -signal.SIGKILL
+    assert racing(*files, killed, "between-update-and-count:kill:62") == -signal.SIGKILL
     assert not (killed / "model").exists() and len(list((killed / "evaluations").iterdir())) == 2
     shutil.copytree(killed, tmp_path / "once")
-    assert racing(*files, killed, "between-update-and-count:kill:70") == -signal.SIGKILL
-    assert len(list((killed / "evaluations").iterdir())) == 4
+    assert racing(*files, killed, "between-update-and-count:kill:60") == -signal.SIGKILL
+    assert len(list((killed / "evaluations").iterdir())) == 3
     assert racing(*files, killed) == 0
     boards = [json.loads((place / "leaderboard.json").read_text()) for place in (whole, killed)]
     assert timeless(boards[0]) == timeless(boards[1])
@@ -124,7 +124,7 @@ def decisions_are_not_made_again(files: tuple[Path, Path], out: Path) -> None:
     before = json.loads((out / "auto.json").read_text())
     slower = {name: probe | {"step_seconds": 99.0} for name, probe in before["probes"].items()}
     (out / "auto.json").write_text(json.dumps(before | {"probes": slower}))
-    _, told = fixed_race(*files, out)
+    _, told = fixed_race(*files, out, **SHORT)
     first = next(event for event in told if isinstance(event, RungStarted))
     decided = [(one["candidate"]["name"], one["steps"]) for one in before["rungs"][0]["entries"]]
     assert [(entry.candidate.name, entry.steps) for entry in first.entries] == decided

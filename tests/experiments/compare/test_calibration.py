@@ -18,25 +18,34 @@ from seqloom.experiments.compare.statistics import (
     resampled,
 )
 
-# between seeds, as trained models differ
-NOISE = pytest.mark.parametrize("spread", [pytest.param(0.0, marks=pytest.mark.soak), 0.0075])
-HUNDRED = range(100)
+# between seeds, as trained models differ, and the number of comparisons
+WORLDS = pytest.mark.parametrize(
+    ("spread", "count"),
+    [(0.0075, 40), *(pytest.param(spread, 100, marks=pytest.mark.soak) for spread in (0.0, 0.0075))],
+)
 
 
 @pytest.mark.slow
-@NOISE
-def test_equal_models_are_called_equal_in_at_least_90_of_100(spread: float) -> None:
-    outcomes = [compared(World(gap=0.0, spread=spread), seed) for seed in HUNDRED]
-    assert 90 <= sum(not one.shown for one in outcomes) < 100, "who never sees anything is no comparison"
+@WORLDS
+def test_equal_models_are_called_equal_in_at_least_90_percent(spread: float, count: int) -> None:
+    outcomes = [compared(World(gap=0.0, spread=spread), seed) for seed in range(count)]
+    shown = sum(one.shown for one in outcomes)
+    assert shown <= count // 10
+    assert shown or count < 100, "who never sees anything is no comparison"
 
 
 @pytest.mark.slow
-@NOISE
-def test_five_points_at_1000_rows_are_found_in_at_least_80_of_100_and_intervals_cover(spread: float) -> None:
-    outcomes = [compared(World(gap=0.05, spread=spread), seed) for seed in HUNDRED]
-    assert sum(one.won for one in outcomes) >= 80
-    assert 90 <= sum(covers(one.difference, 0.05) for one in outcomes) <= 99
-    assert 90 <= sum(covers(one.first, 0.85) for one in outcomes) <= 99
+@WORLDS
+def test_five_points_at_1000_rows_are_found_in_at_least_80_percent_and_intervals_cover(
+    spread: float, count: int
+) -> None:
+    outcomes = [compared(World(gap=0.05, spread=spread), seed) for seed in range(count)]
+    assert sum(one.won for one in outcomes) >= 0.8 * count
+    for covered in (
+        sum(covers(one.difference, 0.05) for one in outcomes),
+        sum(covers(one.first, 0.85) for one in outcomes),
+    ):
+        assert 0.9 * count <= covered and (covered < count or count < 100)
 
 
 @pytest.mark.slow
@@ -48,6 +57,7 @@ def test_the_f1_of_spans_is_judged_as_well() -> None:
     assert sum(covers(one.difference, 0.05) for one in apart) >= 22
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_an_interval_over_examples_alone_would_be_too_narrow_and_this_one_is_not() -> None:
     """With seeds two points apart, three seeds of each: what the seeds do must be in the interval."""

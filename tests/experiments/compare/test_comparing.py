@@ -151,6 +151,7 @@ def test_dev_is_judged_without_a_look_at_test_and_test_looks_are_written_down(do
     assert tested.comparison.split == "test" and len(tested.begun()) == 6
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("task", "model", "field", "judged"), [("tag", "bilstm", "tags", 60), ("classify", "bag", "label", 35)]
 )

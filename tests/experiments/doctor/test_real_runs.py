@@ -62,6 +62,7 @@ def _conll(example: Any) -> list[str]:
     return [*(f"{word} {tag}" for word, tag in words), ""]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("task", RUNS)
 def test_the_doctor_looks_into_a_real_run_of_every_task(runs: dict[str, Path], task: str) -> None:
     shown = verb("doctor", runs[task], "--json")

@@ -99,6 +99,7 @@ def test_a_worker_that_was_taken_for_dead_asks_for_another_trial(
         assert claimed is not None and signed == [0, 1] and claimed.number == 1
 
 
+@pytest.mark.soak
 def test_why_a_worker_could_not_go_on_is_told(tmp_path: Path) -> None:
     data, dev, told = table(tmp_path / "a.csv", 60, 0), table(tmp_path / "d.csv", 40, 1), list[TuningReport]()
 

@@ -112,6 +112,7 @@ def results(place: Path) -> Results:
     return Study(plan, Metric("accuracy"), open_storage(url)).results()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_saves_every_trial_and_the_next_start_goes_on(place: Path, jobs: int) -> None:

@@ -68,7 +68,9 @@ from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RUNS, require_writable
 
 RESERVE = 0.03  # share of the time that is kept for the evaluations and pages at the end
-FEW = 100  # if fewer steps of a candidate fit into the complete time, it competes in its smallest size
+# A candidate competes in its smallest size if fewer steps of it fit into the complete time, or if its default training
+# takes more than so many times that time: then more steps of a smaller model are worth more.
+FEW, FAR = 100, 4.0
 TINY = "-tiny"  # at the end of the name of a candidate in its smallest size
 BASELINE_SHARE = 0.1  # share of the time by which the baseline may exceed the time limit
 PARENTS = 2  # number of candidates whose variants are tried
@@ -159,7 +161,7 @@ class Race:
             return []
         for one in waiting:
             candidate, probe = one, self._probed(one)
-            if probe is not None and probe.steps_in(self.plan.seconds) < FEW and one.recipe:
+            if probe is not None and one.recipe and self._is_too_large(probe):
                 candidate = msgspec.structs.replace(one, name=f"{one.name}{TINY}", size="tiny")
                 probe = self._probed(candidate)
             is_decided = decided.rungs and candidate.name in raced | self.record.decided.problems.keys()
@@ -167,6 +169,10 @@ class Race:
                 found.append(candidate)
                 yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
         return self._quick(found)
+
+    def _is_too_large(self, probe: Probe) -> bool:
+        """Whether the smallest size is the better one for the time of the race."""
+        return probe.steps_in(self.plan.seconds) < FEW or probe.cost(None) > FAR * self.plan.seconds
 
     def _quick(self, entering: list[RaceCandidate]) -> list[RaceCandidate]:
         """The candidates that are fast enough for the time left; the others are recorded as too slow."""

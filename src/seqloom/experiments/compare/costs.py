@@ -32,20 +32,20 @@ SECONDS = 5.0  # for each model, after which no further round begins
 
 def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: SplitName) -> dict[str, Cost]:
     """The costs of each model, measured on examples of all lengths."""
-    rows = _measured_rows(prepared, part)
-    alone = [_inputs(prepared, rows[at : at + 1]) for at in range(min(ALONE, len(rows)))]
-    full = _inputs(prepared, rows)
+    rows = measured_rows(prepared, part)
+    alone = [inputs_of(prepared, rows[at : at + 1]) for at in range(min(ALONE, len(rows)))]
+    full = inputs_of(prepared, rows)
     singles: dict[str, list[float]] = {name: [] for name in models}
     batches: dict[str, list[float]] = {name: [] for name in models}
     for model in models.values():
-        _timed(model, full)  # warmup: the first prediction is slow
+        timed(model, full)  # warmup: the first prediction is slow
     spent = time.perf_counter()
     for turn in range(ROUNDS):
         if turn and time.perf_counter() - spent > SECONDS * len(models):
             break
         for name, model in models.items():
-            singles[name] += [1000 * _timed(model, one) for one in alone]
-            batches[name].append(len(rows) / _timed(model, full))
+            singles[name] += [1000 * timed(model, one) for one in alone]
+            batches[name].append(len(rows) / timed(model, full))
     return {
         name: Cost(
             latency=Spread.of(singles[name]),
@@ -59,17 +59,17 @@ def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: S
 
 def measure_latency(model: LoadedModel, prepared: Prepared, part: SplitName) -> float:
     """The median milliseconds of a prediction for one example, over examples of all lengths."""
-    alone = [_inputs(prepared, row[None]) for row in _measured_rows(prepared, part)[:ALONE]]
-    _timed(model, alone[0])  # warmup
+    alone = [inputs_of(prepared, row[None]) for row in measured_rows(prepared, part)[:ALONE]]
+    timed(model, alone[0])  # warmup
     spent, found = time.perf_counter(), list[float]()
     for turn in range(ROUNDS):
         if turn and time.perf_counter() - spent > SECONDS / ROUNDS:
             break
-        found += [1000 * _timed(model, one) for one in alone]
+        found += [1000 * timed(model, one) for one in alone]
     return float(np.median(found))
 
 
-def _measured_rows(prepared: Prepared, part: SplitName) -> np.ndarray:
+def measured_rows(prepared: Prepared, part: SplitName) -> np.ndarray:
     """Rows from the shortest to the longest in even steps, shuffled; rows of a small set are repeated."""
     ordered = prepared.splits[part]
     ordered = ordered[np.argsort(prepared.columns["input"].lengths[ordered], kind="stable")]
@@ -77,12 +77,12 @@ def _measured_rows(prepared: Prepared, part: SplitName) -> np.ndarray:
     return np.asarray(ordered[places][np.random.Generator(np.random.PCG64(0)).permutation(TOGETHER)])
 
 
-def _inputs(prepared: Prepared, rows: np.ndarray) -> Any:
+def inputs_of(prepared: Prepared, rows: np.ndarray) -> Any:
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
     return prepared.schema.input.collate(chosen)
 
 
-def _timed(model: LoadedModel, inputs: Any) -> float:
+def timed(model: LoadedModel, inputs: Any) -> float:
     """The seconds of a prediction, with all work of the device."""
     _synchronize(model.device)
     begin = time.perf_counter()

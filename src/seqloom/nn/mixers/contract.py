@@ -13,22 +13,21 @@ A causal mixer implements `begin` and `extend` for plain rows. `step` adds packe
 document changes, the row's state is reset.
 """
 
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from seqloom.errors import DataError
+from seqloom.nn.packing import by_document, documents_per_row, runs, unpack
+from seqloom.nn.taps import Tap
 from seqloom.nn.types import (
     NO_DOCUMENT,
     Padded,
-    by_document,
     count_rows,
-    documents_per_row,
     merge_rows,
     require_padded,
-    runs,
-    unpack,
 )
 
 Inner = TypeVar("Inner")
@@ -44,6 +43,11 @@ class Mixer(nn.Module):
         zero.
         """
         raise NotImplementedError
+
+    def by_document(self, run: Callable[[Padded], Padded], x: Padded) -> Padded:
+        """Return `run(x)` with every packed document in a separate row; listeners see all of them at once."""
+        at_once = x.segments is not None and any(isinstance(part, Tap) and part.is_heard for part in self.modules())
+        return by_document(run, x, at_once=at_once)
 
 
 class StateStanding(NamedTuple, Generic[Inner]):
@@ -108,7 +112,7 @@ class CausalMixer(Mixer, Generic[Inner]):
 
     def forward(self, x: Padded) -> Padded:
         """Process complete sequences; overridden where there is a faster way than `step`."""
-        return by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
+        return self.by_document(lambda rows: self.extend(rows, self.begin(len(rows.lengths)))[0], x)
 
     @property
     def device(self) -> torch.device:

@@ -15,7 +15,7 @@ from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.ops.activations import ACTIVATIONS
 from seqloom.nn.ops.convolution import convolve
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, by_document
+from seqloom.nn.types import Padded
 
 
 class ConvolutionFilters(nn.Module):
@@ -56,7 +56,7 @@ class Convolution(_Convolving, Mixer):
     """Centered: every position sees both sides."""
 
     def forward(self, x: Padded) -> Padded:
-        return by_document(self._rows, x)
+        return self.by_document(self._rows, x)
 
     def _rows(self, x: Padded) -> Padded:
         return x.with_values(self.convolve(_clean(x), causal=False))
@@ -79,7 +79,7 @@ class CausalConvolution(_Convolving, CausalMixer[tuple[Tensor]]):
         return (self.filters[0].weight.new_zeros(batch_size, self.reach, self.width),)
 
     def forward(self, x: Padded) -> Padded:
-        return by_document(lambda rows: rows.with_values(self.convolve(_clean(rows), causal=True)), x)
+        return self.by_document(lambda rows: rows.with_values(self.convolve(_clean(rows), causal=True)), x)
 
     def extend(self, x: Padded, inner: tuple[Tensor]) -> tuple[Padded, tuple[Tensor]]:
         values = torch.cat([inner[0], _clean(x)], dim=1)  # [B,R+T,D]

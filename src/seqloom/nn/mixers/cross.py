@@ -12,6 +12,7 @@ from seqloom.nn.mixers.attention import Heads, Matcher
 from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.ops.attention import Request
 from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.dropout import Dropout
 from seqloom.nn.ops.masks import Padding
 from seqloom.nn.ops.scores import Score
 from seqloom.nn.taps import Tap
@@ -84,7 +85,7 @@ class Alignment(ConditionedMixer[CrossSource]):
         super().__init__()
         self.matcher = Matcher(config.score, 1, width)
         self.combine, self.attention_dropout = nn.Linear(2 * width, width), config.attention_dropout
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.weights = Tap()  # the Request
         self.mixed = Tap()  # [B,1,T,D] the a of the formula
 

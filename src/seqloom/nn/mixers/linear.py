@@ -13,7 +13,7 @@ from seqloom.nn.ops import linear_attention
 from seqloom.nn.ops.linear_attention import AttentionSums, LinearQueries
 from seqloom.nn.ops.masks import Causal, Mask, Padding
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, by_document
+from seqloom.nn.types import Padded
 
 
 class _LinearlyAttending(nn.Module):
@@ -31,7 +31,7 @@ class LinearAttention(_LinearlyAttending, Mixer):
     """Attention to both sides, in time and memory linear in the length."""
 
     def forward(self, x: Padded) -> Padded:
-        return by_document(self._rows, x)
+        return self.by_document(self._rows, x)
 
     def _rows(self, x: Padded) -> Padded:
         heads = self.heads

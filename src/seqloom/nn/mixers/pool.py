@@ -13,7 +13,7 @@ from torch import Tensor
 from seqloom.config.mixers import PoolConfig
 from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.ops import pooling
-from seqloom.nn.types import Padded, by_document
+from seqloom.nn.types import Padded
 
 
 class Pool(Mixer):
@@ -24,7 +24,7 @@ class Pool(Mixer):
         self.summarize = pooling.SUMMARIES[config.how]
 
     def forward(self, x: Padded) -> Padded:
-        return by_document(lambda rows: rows.with_values(self.summarize(rows)[:, None].expand_as(rows.values)), x)
+        return self.by_document(lambda rows: rows.with_values(self.summarize(rows)[:, None].expand_as(rows.values)), x)
 
 
 class PoolSummary(NamedTuple):

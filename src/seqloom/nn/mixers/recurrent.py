@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.mixers import RecurrentConfig, RnnConfig
 from seqloom.config.stacks import SeededConfig
 from seqloom.nn.mixers.contract import CausalMixer, ConditionedMixer
+from seqloom.nn.ops.dropout import Dropout, dropout
 from seqloom.nn.ops.recurrence import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Memory, Weights, gates, recur
 from seqloom.nn.taps import Tap
-from seqloom.nn.types import Padded, by_document
+from seqloom.nn.types import Padded
 
 
 def _cell_of(config: RecurrentConfig) -> Cell:
@@ -75,7 +75,7 @@ class Recurrent(CausalMixer[Memory]):
         """
         if not (self.training and self.weight_dropout):
             return self.weights
-        kept = self.weights._replace(hidden=F.dropout(self.hidden_weight, self.weight_dropout))
+        kept = self.weights._replace(hidden=dropout(self.hidden_weight, self.weight_dropout))
         return _in_one_chunk(kept) if self.hidden_weight.is_cuda else kept
 
     def extend(self, x: Padded, inner: Memory) -> tuple[Padded, Memory]:
@@ -84,12 +84,15 @@ class Recurrent(CausalMixer[Memory]):
         return self._shown(x, outputs, inner, weights), after
 
     def forward(self, x: Padded) -> Padded:
-        return by_document(lambda rows: self.rows(rows, self.begin(len(rows.lengths))), x)
+        weights = self._drawn()  # once for all documents
+        return self.by_document(lambda rows: self._read(rows, self.begin(len(rows.lengths)), weights), x)
 
     def rows(self, x: Padded, inner: Memory) -> Padded:
         """Return the outputs of complete rows from a given state, without the final state."""
+        return self._read(x, inner, self._drawn())
+
+    def _read(self, x: Padded, inner: Memory, weights: Weights) -> Padded:
         everything = Padded.of(x.values)  # padding is read too; its outputs are dropped
-        weights = self._drawn()
         outputs, _ = recur(self.cell, everything, inner, weights)
         return self._shown(x, outputs, inner, weights)
 
@@ -119,7 +122,7 @@ class Seeded(ConditionedMixer[Any]):
         super().__init__()
         self.mixer = config.mixer.build_causal(width)
         self.seed = nn.Linear(width, width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def begin(self, memory: Padded) -> Memory:
         return self.mixer.begin_with(torch.tanh(self.seed(memory.last())))

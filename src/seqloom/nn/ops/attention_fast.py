@@ -15,7 +15,7 @@ from seqloom.nn.ops.attention import PLAIN, Kernel, Request
 from seqloom.nn.ops.attention_blocked import BLOCKED
 from seqloom.nn.ops.attention_edges import EDGES
 from seqloom.nn.ops.attention_sdpa import SDPA
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
 
 KERNELS: tuple[Kernel, ...] = (EDGES, BLOCKED, SDPA, PLAIN)
 
@@ -33,6 +33,15 @@ def choose(request: Request) -> Kernel:
     return kernels[name]
 
 
+def explained(request: Request) -> Choice:
+    """The name of the chosen kernel, and why those before it in the list were not chosen."""
+    kernel, refused = choose(request), dict[str, str]()
+    for other in KERNELS[: KERNELS.index(kernel)] if named("attention") is None else ():
+        refused[other.name] = other.refuses(request) or "another kernel is faster here"
+    return Choice(kernel.name, refused)
+
+
 def attend(request: Request) -> Tensor:
     """Compute attention [B,H,T,D] with the chosen kernel."""
+    report_choice("attention", lambda: explained(request))
     return choose(request).run(request)

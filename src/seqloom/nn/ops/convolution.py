@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
 
 
 def plain(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
@@ -59,6 +59,7 @@ def _chosen(default: str) -> str:
     name = named("convolution") or default
     if name not in KERNELS:
         raise ConfigError(f"there is no convolution kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    report_choice("convolution", lambda: Choice(name, {}))
     return name
 
 

@@ -1,11 +1,20 @@
-"""Selecting kernels by name, and limiting how many kernels a process caches."""
+"""Selecting kernels by name, observing which are chosen, and limiting how many kernels a process caches."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from seqloom.errors import ConfigError, did_you_mean
+
+
+class Choice(NamedTuple):
+    """The kernel that computes an operator, and why kernels that would have been preferred cannot."""
+
+    kernel: str
+    refused: Mapping[str, str]  # kernel -> reason
+
 
 OPERATORS = ("attention", "linear_attention", "recurrence", "convolution")
 
@@ -35,6 +44,27 @@ def plainly() -> Iterator[None]:
 def named(operator: str) -> str | None:
     """Return the kernel that the user named for an operator, or None to choose freely."""
     return _named.get().get(operator)
+
+
+KernelObserver = Callable[[str, Choice], None]  # the operator, and its kernel
+_observer: ContextVar[KernelObserver | None] = ContextVar("observer of chosen kernels", default=None)
+
+
+@contextmanager
+def observing(observer: KernelObserver) -> Iterator[None]:
+    """Call `observer` in the block whenever an operator is computed."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def report_choice(operator: str, choice: Callable[[], Choice]) -> None:
+    """Tell the observer, if there is one, which kernel computes an operator; the choice is computed only then."""
+    observer = _observer.get()
+    if observer is not None:
+        observer(operator, choice())
 
 
 # Capacity of the kernel caches of oneDNN and torch; the default is 1,024 each, with one kernel per shape.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
 from seqloom.nn.ops.masks import Mask, dense
 from seqloom.nn.types import Places
 
@@ -125,6 +125,7 @@ def _chosen() -> str:
     name = named("linear_attention") or "sums"
     if name not in KERNELS:
         raise ConfigError(f"there is no linear attention kernel '{name}'", fix=did_you_mean(name, KERNELS))
+    report_choice("linear_attention", lambda: Choice(name, {}))
     return name
 
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError, KernelError, did_you_mean
-from seqloom.nn.ops.kernels import named
+from seqloom.nn.ops.kernels import Choice, named, report_choice
+from seqloom.nn.ops.recurrence_scan import SCANS, ScanCell, scan
 from seqloom.nn.types import Padded, merge_rows
 
 Memory = tuple[Tensor, ...]  # (h,) or (h, c), each [B,D]
@@ -50,6 +51,7 @@ class Cell(NamedTuple):
     update: Callable[[Tensor, Tensor, Memory], Memory]  # (W x + b, U h + c, state) -> state
     open: Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # (W x + b, U h + c) -> the gates, in order
     fused: Callable[..., tuple[Tensor, ...]]
+    scan: ScanCell | None  # None: torch's kernel on the CPU is faster
 
 
 def _elman_open(_fed: Tensor, _kept: Tensor) -> tuple[Tensor, ...]:
@@ -87,10 +89,10 @@ def _lstm_update(fed: Tensor, kept: Tensor, state: Memory) -> Memory:
     return show * torch.tanh(cell), cell
 
 
-ELMAN_TANH = Cell("rnn", (), 1, _tanh_update, _elman_open, torch.rnn_tanh)
-ELMAN_RELU = Cell("rnn", (), 1, _relu_update, _elman_open, torch.rnn_relu)
-GRU = Cell("gru", ("reset", "update", "candidate"), 1, _gru_update, _gru_open, torch.gru)
-LSTM = Cell("lstm", ("input", "forget", "candidate", "output"), 2, _lstm_update, _lstm_open, torch.lstm)
+ELMAN_TANH = Cell("rnn", (), 1, _tanh_update, _elman_open, torch.rnn_tanh, SCANS["tanh"])
+ELMAN_RELU = Cell("rnn", (), 1, _relu_update, _elman_open, torch.rnn_relu, SCANS["relu"])
+GRU = Cell("gru", ("reset", "update", "candidate"), 1, _gru_update, _gru_open, torch.gru, SCANS["gru"])
+LSTM = Cell("lstm", ("input", "forget", "candidate", "output"), 2, _lstm_update, _lstm_open, torch.lstm, None)
 
 
 def _feed(values: Tensor, weights: Weights) -> Tensor:
@@ -138,24 +140,58 @@ def fused(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tenso
     return outputs, merge_rows(x.lengths > 0, tuple(part[0, back] for part in final), state)
 
 
-KERNELS = {"plain": plain, "fused": fused}
+def scanned(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tensor, Memory]:
+    """The same for Elman networks and GRUs on the CPU, with gradients in closed form; padding is read too."""
+    assert cell.scan is not None
+    if x.values.shape[1] == 0:
+        return plain(cell, x, state, weights)
+    values = x.values if x.full else x.with_values(x.values).values
+    outputs = scan(cell.scan, values, state[0], weights)
+    if x.full:
+        return outputs, (outputs[:, -1],)
+    return outputs, merge_rows(x.lengths > 0, (x.with_any(outputs).last(),), state)
+
+
+KERNELS = {"scan": scanned, "fused": fused, "plain": plain}  # by preference
 
 
 def recur(cell: Cell, x: Padded, state: Memory, weights: Weights) -> tuple[Tensor, Memory]:
-    """Compute a recurrence with the named kernel, or with the fused one if torch supports the device and dtype."""
+    """Compute a recurrence with the named kernel, or with the fastest one that supports it."""
     if x.values.is_cuda and torch.is_autocast_enabled("cuda"):
         # Under autocast torch always gives cuDNN's recurrences float16, in which sums overflow.
         with torch.autocast("cuda", enabled=False):
             dtype = weights.input.dtype
             return recur(cell, x._replace(values=x.values.to(dtype)), tuple(part.to(dtype) for part in state), weights)
+    choice = choose(cell, x.values, weights)
+    report_choice("recurrence", lambda: choice)
+    return KERNELS[choice.kernel](cell, x, state, weights)
+
+
+def choose(cell: Cell, values: Tensor, weights: Weights) -> Choice:
+    """The named kernel, or the fastest one that can compute this recurrence."""
     name = named("recurrence")
-    if name is None:
-        return (plain if _fused_refuses(x.values) else fused)(cell, x, state, weights)
-    if name not in KERNELS:
+    if name is not None and name not in KERNELS:
         raise ConfigError(f"there is no recurrence kernel '{name}'", fix=did_you_mean(name, KERNELS))
-    if name == "fused" and (reason := _fused_refuses(x.values)):
-        raise KernelError(f"the recurrence kernel 'fused' cannot be used here: {reason}", fix="use float32")
-    return KERNELS[name](cell, x, state, weights)
+    refuses = {"scan": lambda: _scan_refuses(cell, values, weights), "fused": lambda: _fused_refuses(values)}
+    refused: dict[str, str] = {}
+    for kernel in [name] if name else KERNELS:
+        reason = refuses[kernel]() if kernel in refuses else None
+        if reason is None:
+            return Choice(kernel, refused)
+        refused[kernel] = reason
+    raise KernelError(f"the recurrence kernel '{name}' cannot be used here: {refused[name or '']}", fix="use float32")
+
+
+def _scan_refuses(cell: Cell, values: Tensor, weights: Weights) -> str | None:
+    if cell.scan is None:
+        return "torch's own kernel is faster for an LSTM"
+    if values.device.type != "cpu":
+        return "only for the CPU"
+    if torch.is_autocast_enabled("cpu"):
+        return "only without autocast"
+    if values.dtype not in (torch.float32, torch.float64) or weights.hidden.dtype != values.dtype:
+        return f"only for float32 and float64, found {values.dtype}"
+    return None
 
 
 def _fused_refuses(values: Tensor) -> str | None:

@@ -1,0 +1,81 @@
+"""Large linear layers in 8-bit integers, for generating text on a CPU.
+
+    W ~ s_o q        q in -127..127, a scale for each output        rounded once
+    x ~ t_r p        p in 0..127 around a zero, a scale for each row      for each call
+    y = t_r s_o (q p) + b                                           products and sums in integers
+
+Generation reads every weight for every token, so a quarter of the bytes takes less time. This pays for matrices that no
+cache holds, above all the one that scores the vocabulary; for small ones, rounding x takes longer than it saves. The
+output of a row does not depend on other rows. Float weights stay in the model: they are used whenever gradients are
+computed. x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and torch does not say so.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqloom.errors import ConfigError
+from seqloom.nn.heads import NextTokenHead
+
+LEVELS = 127
+SMALLEST = 1e-30  # scale of a row of zeros
+LARGE = 2**22  # weights of a matrix that is worth it
+
+
+class Int8Product:
+    """W x + b in int8, laid out for this CPU."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        # torch rounds x between the smallest and largest number of the whole batch. Rows are scaled to -1..1, and two
+        # columns of weight zero hold -1 and 1, so that this range is the same for all batches.
+        exact = F.pad(weight.detach().float(), (0, 2))
+        scales = (exact.abs().amax(dim=1) / LEVELS).clamp(min=SMALLEST).double()
+        zeros = torch.zeros(len(scales), dtype=torch.int64)
+        with warnings.catch_warnings():  # torch has no successor yet for these types of numbers
+            warnings.simplefilter("ignore", UserWarning)
+            rounded = torch.quantize_per_channel(exact, scales, zeros, 0, torch.qint8)
+        self._packed: Any = torch.ops.quantized.linear_prepack(rounded, None)
+        self._bias = None if bias is None else bias.detach().float()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[...,O] from x [...,D]."""
+        scale = x.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
+        ends = x.new_tensor([-1.0, 1.0]).expand(*x.shape[:-1], 2)
+        scaled = torch.cat([x / scale, ends], dim=-1)
+        found: Tensor = torch.ops.quantized.linear_dynamic(scaled, self._packed, reduce_range=True)
+        found.mul_(scale)
+        return found if self._bias is None else found.add_(self._bias)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Product":
+        return self  # it never changes, and torch cannot copy it
+
+
+class QuantizedLinear(nn.Linear):
+    """A linear layer that uses int8 when no gradients are computed."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.product = Int8Product(linear.weight, linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias) if torch.is_grad_enabled() else self.product(x)
+
+
+def quantize(model: nn.Module) -> None:
+    """Use int8 in the large linear layers of a model and in the head that scores tokens; in place.
+
+    ConfigError if the model is not on a CPU in float32.
+    """
+    if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in model.parameters()):
+        raise ConfigError("int8 is for models on the CPU in float32", fix="use --device cpu, or leave int8 out")
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear and child.weight.numel() >= LARGE:
+                setattr(module, name, QuantizedLinear(child))
+        if isinstance(module, NextTokenHead) and module.table.numel() >= LARGE:
+            module.matrix = Int8Product(module.table, module.bias)

@@ -1,0 +1,163 @@
+"""Which worker computes what, and when: the queue of requests, and the batches that are made of it.
+
+    requests ──▶ queue ──▶ a free worker: items of the oldest request, and of later ones that can share their batch
+                       └─▶ prompts: any worker that has room for their rows, at once
+
+A worker computes one batch at a time. What arrives meanwhile waits and shares the next batch (dynamic batching), so
+batches grow with the load and a lone request never waits for others. Prompts are different: they join the running
+generation of a worker at once, as long as it has room for their rows (continuous batching).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Container, MutableMapping, Sequence
+from itertools import count
+
+from seqloom.config.serving import ServingConfig
+from seqloom.serve.calls import Call
+from seqloom.serve.link import Flight, SentBatch, WorkerLink
+from seqloom.serve.messages import CancelBatch, CancelPrompt, ComputeBatch, ContinuePrompt
+from seqloom.serve.refusals import Overloaded
+
+
+class Dispatcher:
+    """The requests with items that no worker has, in two queues: of batches, and of prompts.
+
+    Attributes:
+        links: the workers.
+        counts: batches, their items and the time in the queue are counted in it.
+    """
+
+    def __init__(self, links: Sequence[WorkerLink], config: ServingConfig, counts: MutableMapping[str, float]) -> None:
+        self.links, self.config, self.counts = links, config, counts
+        self._batches: deque[Call] = deque()
+        self._prompts: deque[Call] = deque()
+        self._numbers = count(1)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that no worker has begun."""
+        return sum(call.waits for call in self._batches) + sum(call.waits for call in self._prompts)
+
+    def add(self, call: Call) -> None:
+        """Put a request into the queue, and into a worker that is free; Overloaded if too many wait already."""
+        free = self._worker_with_room(call, self._held()) if call.options.continuous else self._free_worker(call)
+        if free is None and (waiting := self.waiting) >= self.config.max_waiting:
+            raise Overloaded(waiting)
+        self._queue_of(call).append(call)
+        self.dispatch()
+
+    def remove(self, call: Call) -> None:
+        """Forget a request that nobody waits for any more, here and in the workers."""
+        if call in (queue := self._queue_of(call)):
+            queue.remove(call)
+        for link in self.links:
+            for number in [number for number, flight in link.prompts.items() if flight.call is call]:
+                link.ask(CancelPrompt(number))
+                del link.prompts[number]
+            if link.batch is not None and not link.batch.stopped and link.batch.is_unwanted:
+                link.batch = link.batch._replace(stopped=True)
+                link.ask(CancelBatch(link.batch.id))
+        self.dispatch()
+
+    def _queue_of(self, call: Call) -> deque[Call]:
+        return self._prompts if call.options.continuous else self._batches
+
+    def dispatch(self) -> None:
+        """Give the workers what they have room for, the oldest request first, and each request a part in its turn."""
+        if self._batches:
+            self._dispatch_batches()
+        if self._prompts:
+            self._dispatch_prompts()
+
+    # Batches
+
+    def _dispatch_batches(self) -> None:
+        while (found := self._next_batch()) is not None:
+            link, first = found
+            self._send_batch(link, first)
+            left = [call for call in self._batches if call.left_to_send]
+            self._batches = deque([call for call in left if call is not first])
+            if first.left_to_send:
+                self._batches.append(first)
+
+    def _next_batch(self) -> tuple[WorkerLink, Call] | None:
+        """The oldest request that a worker can take now, and this worker."""
+        if all(link.batch is not None for link in self.links):
+            return None
+        for call in self._batches:
+            if (link := self._free_worker(call)) is not None:
+                return link, call
+        return None
+
+    def _free_worker(self, call: Call) -> WorkerLink | None:
+        """The worker that computes no batch, the one with the fewest rows of generation; None if there is none."""
+        able = [link for link in self.links if link.batch is None and link.serves(call.model)]
+        return min(able, key=lambda link: link.rows) if able else None
+
+    def _send_batch(self, link: WorkerLink, first: Call) -> None:
+        """Send a batch of the items of a request and of later ones that can share it."""
+        room = max(1, self.config.max_batch // first.options.rows)
+        flights: list[Flight] = []
+        for call in self._batches:
+            if call.key == first.key:
+                taken = range(call.next, min(len(call.items), call.next + room - len(flights)))
+                if not taken:
+                    break
+                self._begun(call)
+                flights += [Flight(call, index) for index in taken]
+                call.next = taken.stop
+        number = next(self._numbers)
+        link.batch = SentBatch(number, flights)
+        items = [flight.call.items[flight.place] for flight in flights]
+        link.ask(ComputeBatch(number, first.model, first.verb, items, first.options.values))
+        self.counts["batches_total"] += 1
+        self.counts["batch_items_total"] += len(items)
+
+    def _begun(self, call: Call) -> None:
+        """Count how long a request has waited, when its first item is sent."""
+        if call.waits:
+            self.counts["seconds_in_queue_total"] += asyncio.get_running_loop().time() - call.arrived
+
+    # Prompts
+
+    def _dispatch_prompts(self) -> None:
+        kept, held = deque[Call](), set[int]()
+        while self._prompts:
+            call = self._prompts.popleft()
+            link = self._worker_with_room(call, held)
+            if link is None:
+                kept.append(call)
+                held |= self._kept_for(call, held)
+                continue
+            self._send_prompt(link, call)
+            if call.left_to_send:
+                self._prompts.append(call)
+        self._prompts = kept
+
+    def _worker_with_room(self, call: Call, held: Container[int]) -> WorkerLink | None:
+        """The worker with room for the rows of a prompt, the one with the fewest rows; None if there is none."""
+        most = max(0, self.config.max_batch - call.options.rows)
+        able = [link for link in self.links if link.serves(call.model) and link.number not in held]
+        able = [link for link in able if link.rows <= most]
+        return min(able, key=lambda link: (link.rows, link.batch is not None)) if able else None
+
+    def _kept_for(self, call: Call, held: Container[int]) -> set[int]:
+        """The worker that later prompts may not join, else a prompt with many samples would never find room."""
+        able = [link for link in self.links if link.serves(call.model) and link.number not in held]
+        return {min(able, key=lambda link: link.rows).number} if able else set()
+
+    def _held(self) -> set[int]:
+        """The workers that are kept for prompts that wait."""
+        held = set[int]()
+        for call in self._prompts:
+            held |= self._kept_for(call, held)
+        return held
+
+    def _send_prompt(self, link: WorkerLink, call: Call) -> None:
+        self._begun(call)
+        number, index = next(self._numbers), call.next
+        call.next += 1
+        link.prompts[number] = Flight(call, index)
+        options, streamed = call.options.values, call.parts is not None
+        link.ask(ContinuePrompt(number, call.model, call.items[index], index, options, streamed))

@@ -1,0 +1,40 @@
+"""Large matrices in int8: close to float, each row by itself, and only without gradients."""
+
+import pytest
+import torch
+from torch import nn
+
+from seqloom import recipes
+from seqloom.errors import ConfigError
+from seqloom.nn import int8
+from seqloom.nn.int8 import Int8Product, quantize
+from seqloom.nn.types import Padded
+
+
+def test_products_are_close_and_rows_do_not_depend_on_one_another() -> None:
+    torch.manual_seed(0)
+    linear, x = nn.Linear(512, 64), torch.randn(3, 4, 512)
+    x[0, 0] *= 1e4
+    x[1, 1] = 0
+    product = Int8Product(linear.weight, linear.bias)
+    exact, found = linear(x).detach(), product(x)
+    assert ((found - exact).norm(dim=-1) < 0.03 * exact.norm(dim=-1)).all()
+    assert torch.equal(found[2, 3], product(x[2, 3:4])[0]) and torch.equal(found[1, 1], linear.bias)
+
+
+def test_a_model_scores_in_int8_and_trains_in_float(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = recipes.language_model("transformer", vocab_size=50, size="nano").build().eval()
+    x = Padded.of(torch.randint(5, 50, (2, 7)))
+    exact = model(x).values
+    quantize(model)
+    with torch.no_grad():
+        assert torch.equal(model(x).values, exact)  # all of its matrices are small
+    monkeypatch.setattr(int8, "LARGE", 1)
+    quantize(model)
+    assert torch.equal(model(x).values, exact)
+    with torch.no_grad():
+        gap = (model(x).values - exact).norm() / exact.norm()
+    assert 0 < gap < 0.05
+    with pytest.raises(ConfigError, match="on the CPU in float32"):
+        quantize(model.double())
