@@ -36,7 +36,7 @@ from seqloom.nn.types import Padded
 @pytest.mark.parametrize("dilation", [1, 2, 5])
 @pytest.mark.parametrize("left", ["causal", "centered", "ahead"])
 @pytest.mark.parametrize("taps", [1, 2, 3, 4])
-@either_kernel
+@pytest.mark.parametrize("kernel", convolution.KERNELS)
 def test_a_convolution_equals_torchs(kernel: str, taps: int, left: str, dilation: int, dtype: torch.dtype) -> None:
     torch.manual_seed(11)
     x, weight, bias = (leaf(*shape, dtype=dtype) for shape in [(ROWS, TIME, WIDTH), (5, WIDTH, taps), (5,)])
@@ -46,6 +46,22 @@ def test_a_convolution_equals_torchs(kernel: str, taps: int, left: str, dilation
     start = (taps - 1 - before) * dilation  # where the first element meets the tap that is its own
     expected = every[:, :, start : start + TIME].transpose(1, 2)
     assert_parity([y], [expected], [x, weight, bias])
+
+
+@pytest.mark.parametrize(("time", "kernel"), [(TIME, "windows"), (2 * TIME, "fused")])
+def test_small_inputs_on_a_cpu_are_convolved_by_windows(
+    time: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convolution, "MOST_COPIED", ROWS * TIME * WIDTH * 3)
+    called: list[str] = []
+    for name, run in convolution.KERNELS.items():
+        monkeypatch.setitem(
+            convolution.KERNELS,
+            name,
+            lambda *given, name=name, run=run, **rest: called.append(name) or run(*given, **rest),
+        )
+    convolution.convolve(torch.randn(ROWS, time, WIDTH), torch.randn(5, WIDTH, 3), torch.zeros(5), left=1)
+    assert called == [kernel]
 
 
 @either_precision

@@ -12,6 +12,7 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, TrainingConfig
 from seqloom.recipes.families import SIZES, Dimensions
+from seqloom.report.numbers import rounded_duration
 from seqloom.training import run as running
 from seqloom.training.devices import choose_device, machine_of
 from seqloom.training.estimate import (
@@ -250,6 +251,22 @@ def test_a_long_run_is_told_the_largest_size_that_ends_in_ten_minutes_or_else_th
 
 def test_nano_is_never_suggested() -> None:
     assert not any("nano" in smaller_sizes(size) for size in SIZES)
+
+
+@pytest.mark.parametrize(("factor", "told"), [(4.0, "slower, or busy"), (0.25, "faster"), (1.2, "")])
+def test_a_long_run_on_another_machine_is_told_with_measured_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, told: str
+) -> None:
+    found = chosen(write_data(tmp_path), None, model="bilstm")
+    pace = Pace.of(found.config.model, found.config.training, found.prepared, MACHINE)
+    seconds = pace.seconds(found.config.training.duration)
+    monkeypatch.setattr(running, "timed_steps", lambda *_, **__: [factor * pace.step] * 3)
+    monkeypatch.setattr(running, "LONG_ENOUGH", 2 * seconds)
+    assert running.measured_line(found, choose_device("cpu"), MACHINE) == ""  # a short run needs no trial
+    monkeypatch.setattr(running, "LONG_ENOUGH", seconds / 2)
+    line = running.measured_line(found, choose_device("cpu"), MACHINE)
+    expected = f"this machine is {told}: about {rounded_duration(factor * seconds)} by a few trial steps"
+    assert line == (expected if told else "")
 
 
 # --- against measured time -------------------------------------------------------------------------------------------

@@ -18,7 +18,10 @@ import sys
 from pathlib import Path
 import seqloom.cli
 from seqloom.config.training import ByLengthConfig
+from seqloom.nn.ops import convolution
 from seqloom.training.step import Update
+
+convolution.MOST_COPIED = 0  # torch's kernel, as for large inputs
 
 def anonymous():
     lines = Path("/proc/self/smaps_rollup").read_text().split("\\n")

@@ -222,7 +222,7 @@ def _run(
     from seqloom.training.devices import Alone, choose_device, is_launched, machine_of
     from seqloom.training.events import drawn, require_tensorboard
     from seqloom.training.resolve import resolving
-    from seqloom.training.run import expected_seconds, train_run
+    from seqloom.training.run import expected_seconds, measured_line, train_run
 
     screen = Screen(stderr=True)
     machine = machine_of(choose_device(device_name))  # type: ignore[arg-type]  # checked; raises before data is read
@@ -242,16 +242,18 @@ def _run(
 
         joining = joined(sharded=shard, device=device.torch.type)
     with joining as ranks:
-        tried = machine is None and ranks.count == 1 and resolved.before is None  # else it is estimated already
-        seconds = expected_seconds(resolved, device) if tried else None
+        tried = ranks.count == 1 and resolved.before is None
+        seconds = expected_seconds(resolved, device) if tried and machine is None else None
         expected = f"estimated training time: {duration(seconds or 0)}, from a few trial steps"
+        told = [expected] if seconds is not None and seconds >= 1 else []
+        told += [measured_line(resolved, device, machine)] if tried and machine is not None else []
         reports = train_run(out, resolved, ranks=ranks, device=device, workers=workers)
         if ranks.rank != 0:
             raise typer.Exit(last_of(reports).exit_code)
         for line in warnings_said(resolved.prepared.findings):
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
         reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
-        ended = followed(reports, screen, metric, (expected,) if seconds is not None and seconds >= 1 else ())
+        ended = followed(reports, screen, metric, tuple(filter(None, told)))
     summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)
 

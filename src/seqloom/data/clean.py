@@ -79,7 +79,10 @@ CHANGES = {  # what is counted, in the order of the report
 }
 GONE = "(dropped)"
 LABEL_CHANGES = ("spelling", "table", "typo", "rare")
-KEPT_TYPOS = "To merge such labels, use --typo-distance 1; to rename only some of them, --labels TABLE."
+KEPT_TYPOS = (
+    "To merge such labels, clean the file again with --typo-distance 1 and another name for the copy; to rename only "
+    "some of them, use --labels TABLE."
+)
 TIMES_RARER, MOST_TYPOS = 10, 20  # a label that may be a typing error; how many of them are shown
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
 

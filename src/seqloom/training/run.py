@@ -41,12 +41,13 @@ from seqloom.recipes.families import Size
 from seqloom.report.document import Document, Shown
 from seqloom.report.frames import data_frame
 from seqloom.report.notebook import notebook_display
-from seqloom.report.numbers import counted
+from seqloom.report.numbers import counted, rounded_duration
 from seqloom.tasks.tables import brief_scores
 from seqloom.text.special_tokens import COUNT
 from seqloom.training import checkpoint as checkpoints
 from seqloom.training.checkpoint import put, weights_of
 from seqloom.training.devices import Alone, Device, DeviceName, Ranks, choose_device, machine_of
+from seqloom.training.estimate import Pace, Processor
 from seqloom.training.events import Ended, Report, Wrote
 from seqloom.training.learning_rate import expected_steps, training_tokens
 from seqloom.training.loop import training
@@ -433,6 +434,7 @@ def train(
 
 STEPS = 4  # the first one warms up
 PATIENCE = 10.0  # seconds after which no further step is tried
+TRIES, LONG_ENOUGH, FAR = 8, 20.0, 1.5  # on a CPU: steps, seconds of a run, and a factor that is told
 MOST_WEIGHTS = 50_000_000  # larger models are not allocated twice for an estimate
 
 
@@ -448,6 +450,25 @@ def expected_seconds(resolved: Resolved, device: Device) -> float | None:
     loader = resolved.task.loader(prepared, "train", config.batching, seed=config.seed, workers=0)
     steps = expected_steps(config.duration, loader.plan, training_tokens(prepared))
     return None if steps is None else steps * statistics.median(timed_steps(resolved, device))
+
+
+def measured_line(resolved: Resolved, device: Device, machine: Processor) -> str:
+    """The time by a few trial steps, in one line; empty for a short run, or if the estimate is not far from it.
+
+    The estimate itself does not depend on the load of the machine, because it decides about size and epochs.
+    """
+    config, model = resolved.config.training, resolved.config.model
+    if isinstance(config.duration, SecondsConfig) or config.compile or config.strengths:
+        return ""
+    pace = Pace.of(model, config, resolved.prepared, machine)
+    estimate = pace.seconds(config.duration)
+    if estimate < LONG_ENOUGH or model.parameters() > MOST_WEIGHTS:
+        return ""
+    factor = statistics.median(timed_steps(resolved, device, tries=TRIES, patience=PATIENCE / 5)) / pace.step
+    if 1 / FAR < factor < FAR:
+        return ""
+    speed = "slower, or busy" if factor > 1 else "faster"
+    return f"this machine is {speed}: about {rounded_duration(factor * estimate)} by a few trial steps"
 
 
 def timed_steps(resolved: Resolved, device: Device, *, tries: int = STEPS, patience: float = PATIENCE) -> list[float]:

@@ -35,6 +35,7 @@ KERNELS = {
     ("recurrence", "scan"): "one product for all inputs, gradients in closed form",
     ("recurrence", "fused"): "torch's kernel: cuDNN on a GPU, oneDNN for an LSTM on the CPU",
     ("recurrence", "plain"): "the definition, one element at a time: slow",
+    ("convolution", "windows"): "one matrix product over the vectors around each position",
     ("convolution", "fused"): "torch's kernel: cuDNN on a GPU, oneDNN on the CPU",
     ("convolution", "plain"): "the definition, one tap at a time: slow",
 }

@@ -6,6 +6,8 @@
 `left` is the number of the K taps before t: K - 1 makes the convolution causal, (K - 1) // 2 centers it.
 """
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -45,21 +47,25 @@ def windows(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation
 
 
 KERNELS = {"plain": plain, "windows": windows, "fused": fused}
+NO_REASONS: Mapping[str, str] = {}
 MOST_COPIED = 2**22  # numbers that windows may copy: with more, compiling a kernel costs little
 
 
 def convolve(values: Tensor, weight: Tensor, bias: Tensor, *, left: int, dilation: int = 1) -> Tensor:
     """A 1-D convolution by the named kernel; else by windows for small inputs on a CPU, and by the fused one."""
-    small = values.device.type == "cpu" and values.numel() * weight.shape[2] <= MOST_COPIED
-    kernel = KERNELS[_chosen("windows" if small else "fused")]
+    if values.device.type != "cpu":
+        return KERNELS[_chosen("fused")](values, weight, bias, left=left, dilation=dilation)
+    copied = values.numel() * weight.shape[2]
+    refused = {} if copied <= MOST_COPIED else {"windows": f"it would copy {copied:,} numbers; {MOST_COPIED:,} at most"}
+    kernel = KERNELS[_chosen("fused" if refused else "windows", refused)]
     return kernel(values, weight, bias, left=left, dilation=dilation)
 
 
-def _chosen(default: str) -> str:
+def _chosen(default: str, refused: Mapping[str, str] = NO_REASONS) -> str:
     name = named("convolution") or default
     if name not in KERNELS:
         raise ConfigError(f"there is no convolution kernel '{name}'", fix=did_you_mean(name, KERNELS))
-    report_choice("convolution", lambda: Choice(name, {}))
+    report_choice("convolution", lambda: Choice(name, refused if name == default else {}))
     return name
 
 
