@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from seqloom import recipes
 from seqloom.nn.types import Batch, Loss, Padded, map_state
-from seqloom.training import step as update_module
+from seqloom.training import loss as loss_module
 from seqloom.training.state import TrainingState
 from seqloom.training.step import moved
 from update_common import CASES, HERE, PLAIN, VOCABULARY, Asked, Case, copied, drawn, take, updating
@@ -85,7 +85,7 @@ def test_a_state_that_was_not_carried_would_show(family: str) -> None:
 def test_a_gradient_that_was_not_cut_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, truncated = by_hand(drawn(case_of("lstm")), cut=False), by_hand(drawn(case_of("lstm")), cut=True)
     assert max(float((whole[name] - truncated[name]).abs().max()) for name in whole) > 1e-3
-    monkeypatch.setattr(update_module, "map_state", lambda _, state: state)
+    monkeypatch.setattr(loss_module, "map_state", lambda _, state: state)
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         carried("lstm", 1)
 
