@@ -122,6 +122,7 @@ def test_words_are_put_together_from_their_pieces() -> None:
     words, starts = merged(tokens)
     assert [word.text for word in words] == ["undo", "it"] and starts == (0, 2)  # a space belongs to the word after it
     assert (words[0].start, words[0].stop, words[0].id) == (0, 4, None)
+    assert (words[1].start, words[1].stop, words[1].word, words[1].id) == (5, 7, 1, 11)
 
 
 @pytest.mark.slow

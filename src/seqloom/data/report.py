@@ -406,6 +406,7 @@ class DataReport(Shown):
     duplicates: DuplicateRows
     batching: Batching | None
     too_many: str = ""  # that more rows are bad than may be skipped
+    problems: tuple[Mapping[str, object], ...] = ()  # the first bad rows, if there are more than allowed
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
 
     @property
@@ -448,7 +449,8 @@ class DataReport(Shown):
     def to_json(self) -> dict[str, Any]:
         """The report as plain values for JSON. `format` increases when the meaning of a key changes."""
         fields = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
-        return {"format": FORMAT, "verdict": self.verdict, **fields}
+        refused = {"problems": fields.pop("problems"), "total": self.skipped}  # as where nothing can be reported
+        return {"format": FORMAT, "verdict": self.verdict, **fields, **(refused if self.problems else {})}
 
 
 def _plain(value: object) -> object:
@@ -504,6 +506,7 @@ class Reporter:
             ),
             skipped=ledger.skipped,
             too_many="" if ledger.accepts else ledger.too_many(),
+            problems=() if ledger.accepts else tuple(one.data() for one in ledger.refused),
             labels=self._distributions.label_counts(),
             distributions=self._distributions.finish(tokens or {}),
             duplicates=self._duplicates,

@@ -178,6 +178,10 @@ def test_what_is_refused_is_in_the_report_with_everything_else(tmp_path: Path) -
     assert (outcome.code, outcome.report["verdict"], said["rows"], len(said["samples"])) == (2, "errors", 7, 5)
     assert sum(part["rows"] for part in outcome.report["splits"]) == 993 and outcome.report["labels"]
     assert "7 bad rows left out" in check(tmp_path, "train.csv").out
+    # The same keys as where no row is good, and there is nothing to report
+    assert (outcome.report["total"], [one["line"] for one in outcome.report["problems"]]) == (7, [2, 3, 4, 5, 6])
+    (tmp_path / "train.csv").write_bytes(table(*["one,two,three"] * 7))
+    assert check(tmp_path, "train.csv", "--json").report["total"] == 7
 
 
 def test_the_json_of_a_report_holds_the_data_as_it_stands(tmp_path: Path) -> None:

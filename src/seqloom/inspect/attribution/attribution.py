@@ -86,11 +86,11 @@ def beginning(tokens: Sequence[Token], text: str | None) -> str:
 def merged(tokens: Sequence[Token], *, words: bool = True) -> tuple[tuple[Token, ...], tuple[int, ...]]:
     """Merge word pieces: return words as tokens, and the index of each word's first piece; other tokens stay."""
     found = units(tokens, words=words)
-    made = tuple(
-        tokens[a]._replace(text=name, stop=tokens[b - 1].stop, id=_joint_id(tokens[a:b]))
-        for name, a, b in zip(found.names, found.starts[:-1], found.starts[1:], strict=True)
-    )
-    return made, found.starts[:-1]
+    made = []
+    for name, a, b in zip(found.names, found.starts[:-1], found.starts[1:], strict=True):
+        pieces = [piece for piece in tokens[a:b] if not piece.text.isspace()] or list(tokens[a:b])  # " it" is "it"
+        made.append(pieces[0]._replace(text=name, stop=tokens[b - 1].stop, id=_joint_id(pieces)))
+    return tuple(made), found.starts[:-1]
 
 
 def _joint_id(pieces: Sequence[Token]) -> int | None:
