@@ -9,7 +9,8 @@ by the host is cheaper, and on devices without such kernels it is necessary.
 Weight decay applies to tensors with two or more axes: not to biases and the gains of norms.
 """
 
-from typing import Any
+import inspect
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +26,12 @@ from seqloom.config.training import (
     TrainingConfig,
 )
 from seqloom.errors import ConfigError
+from seqloom.training.checkpoint import is_sharded
 from seqloom.training.muon import Muon, hidden_matrices
 
 FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
 HOLDING = ("cuda",)  # and check `found_inf`; on the CPU a check by the host is faster
+Kind = TypeVar("Kind", bound=Optimizer)
 
 
 def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
@@ -36,7 +39,7 @@ def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise ConfigError("all weights are frozen, so there is nothing to train", fix="freeze fewer weights")
-    sharded = hasattr(weights[0], "full_tensor")  # torch has no fused SGD for sharded weights
+    sharded = is_sharded(weights[0])  # torch has no fused SGD for sharded weights
     fused = weights[0].device.type in FUSED and not (isinstance(config.optimizer, SgdConfig) and sharded)
     if isinstance(config.optimizer, MuonConfig):
         optimizer: Optimizer = _muon(config.optimizer, model, weights, lr=config.lr, fused=fused, sharded=sharded)
@@ -119,14 +122,21 @@ def moments_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
     }
 
 
+def uncompiled(kind: type[Kind]) -> type[Kind]:
+    """The same optimizer without torch's wrappers, which import its compiler: two seconds of every run."""
+    wrapped = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    bare = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
+    return type(kind.__name__, (kind,), {**bare, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+
+
 def _build(config: AnyOptimizer, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
     match config:
         case SgdConfig():
-            return torch.optim.SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+            return uncompiled(torch.optim.SGD)(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
         case AdamConfig():
-            return torch.optim.Adam(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+            return uncompiled(torch.optim.Adam)(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
         case AdamWConfig():
-            return torch.optim.AdamW(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+            return uncompiled(torch.optim.AdamW)(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
         case MuonConfig() | NewtonConfig():
             raise AssertionError("built elsewhere")
 

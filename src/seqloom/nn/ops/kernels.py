@@ -45,13 +45,17 @@ def plainly() -> Iterator[None]:
         yield
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # compilers cannot read context variables
 def named(operator: str) -> str | None:
     """Return the kernel that the user named for an operator, or None to choose freely.
 
     Compiled code keeps the kernels that were named when it was compiled.
     """
     return _named.get().get(operator)
+
+
+# Compilers cannot read context variables. This is `torch.compiler.assume_constant_result`, which imports the compiler: two
+# seconds of every command.
+named._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 KernelObserver = Callable[[str, Choice], None]  # the operator, and its kernel
