@@ -132,11 +132,17 @@ def uncompiled(kind: type[Kind]) -> type[Kind]:
 def _build(config: AnyOptimizer, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
     match config:
         case SgdConfig():
-            return uncompiled(torch.optim.SGD)(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+            return uncompiled(torch.optim.SGD)(
+                groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused
+            )
         case AdamConfig():
-            return uncompiled(torch.optim.Adam)(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+            return uncompiled(torch.optim.Adam)(
+                groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused
+            )
         case AdamWConfig():
-            return uncompiled(torch.optim.AdamW)(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+            return uncompiled(torch.optim.AdamW)(
+                groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused
+            )
         case MuonConfig() | NewtonConfig():
             raise AssertionError("built elsewhere")
 

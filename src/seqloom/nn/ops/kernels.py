@@ -53,8 +53,8 @@ def named(operator: str) -> str | None:
     return _named.get().get(operator)
 
 
-# Compilers cannot read context variables. This is `torch.compiler.assume_constant_result`, which imports the compiler: two
-# seconds of every command.
+# Compilers cannot read context variables. `torch.compiler.assume_constant_result` does the same, but imports the
+# compiler, which would take two seconds of every command.
 named._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
