@@ -1,4 +1,4 @@
-"""Starting is quick: `import seqloom` and `seqloom --help` load neither torch nor a hub client; training no compiler."""
+"""Starting is quick: `import seqloom` and `seqloom --help` load no torch and no hub client, training no compiler."""
 
 import subprocess
 import sys
