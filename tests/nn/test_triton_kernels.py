@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import KernelError
-from seqloom.nn.ops import attention_additive, attention_tiles
+from seqloom.nn.ops import attention_additive, attention_tiles, losses_fused
 from seqloom.nn.ops.attention import Request, plain
 from seqloom.nn.ops.attention_fast import attend
 from seqloom.nn.ops.attention_tiles import TileSizes
 from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.losses import linear_cross_entropy
+from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy
 from seqloom.nn.ops.masks import (
     BlockLocal,
     Causal,
@@ -80,6 +82,14 @@ def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         small = attention_additive.AdditiveSizes(queries=16, keys=16, rows=16, dimensions=4, unroll=2)
         monkeypatch.setattr(attention_additive, "BLOCKS", small)
         monkeypatch.setattr(attention_additive, "_ROOM", 2 * 16 * 32)  # sixteen queries at a time
+        for name, size in {
+            "_MOST": 12 * 64,
+            "_LEVEL_BLOCK": 32,
+            "_SLOPE_BLOCK": 32,
+            "_SLOPE_ROWS": 4,
+            "_GROUP": 8,
+        }.items():
+            monkeypatch.setattr(losses_fused, name, size)
 
 
 def sequence(mask: Mask, *, heads: int = 1, width: int = 20, time: int | None = None) -> Request:
@@ -195,6 +205,62 @@ def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
     for kernel, asked, reason in cases:
         with using(attention=kernel), pytest.raises(KernelError, match=reason):
             attend(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "bias", "smoothing", "weighted", "classes"),
+    [
+        (torch.float32, True, 0.1, True, 50),
+        (torch.float32, False, 0.0, False, 64),
+        (torch.float32, True, 0.0, True, 3),
+        (torch.bfloat16, True, 0.1, True, 50),
+    ],
+    ids=str,
+)
+def test_the_fused_loss_equals_plain(
+    dtype: torch.dtype, bias: bool, smoothing: float, weighted: bool, classes: int
+) -> None:
+    torch.manual_seed(0)
+    rows = 2000 if ON_GPU else 21
+    classes = classes * (200 if ON_GPU else 1)
+    inputs = [torch.randn(rows, 8), torch.randn(classes, 8), torch.randn(classes)][: 2 + bias]
+    targets, weights = torch.randint(classes, (rows,)), torch.rand(rows)
+    weights[::3] = 0
+    if weighted:
+        targets[::3] = -100
+    more = {"smoothing": smoothing, "weights": weights if weighted else None}
+    found, expected = [], []
+    for made, run, kind in (
+        (found, fused_linear_cross_entropy, dtype),
+        (expected, linear_cross_entropy, torch.float64),
+    ):
+        leaves = [one.to(dtype).to(kind).requires_grad_() for one in inputs]
+        if weighted and run is fused_linear_cross_entropy:  # rows of weight zero do not matter
+            leaves[0] = leaves[0].detach().index_fill(0, torch.arange(0, rows, 3), torch.nan).requires_grad_()
+        loss = run(leaves[0], leaves[1], leaves[2] if bias else None, targets, **more)
+        made += [loss.weight, loss.total, *torch.autograd.grad(loss.total / 3, leaves)]
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert_equal_up_to_rounding(one.to(dtype), other.to(dtype), f"{dtype} {number}")
+
+
+def test_the_fused_loss_under_autocast_keeps_float32_gradients_and_refuses_other_dtypes() -> None:
+    torch.manual_seed(0)
+    x, table, targets = torch.randn(9, 8), torch.randn(11, 8, requires_grad=True), torch.randint(11, (9,))
+    with torch.autocast(x.device.type, torch.bfloat16):
+        found, expected = (
+            torch.autograd.grad(run(x, table, None, targets).total, table)[0]
+            for run in (fused_linear_cross_entropy, linear_cross_entropy)
+        )
+    assert found.dtype == torch.float32
+    assert_equal_up_to_rounding(found.bfloat16(), expected.bfloat16(), "autocast")
+    with torch.no_grad():
+        assert not fused_linear_cross_entropy(x, table, None, targets).total.requires_grad
+    with pytest.raises(KernelError, match="float64"):
+        fused_linear_cross_entropy(x.double(), table.double(), None, targets)
+    total = fused_linear_cross_entropy(x, table, None, targets).total
+    with pytest.raises(KernelError, match="no second derivative"):
+        torch.autograd.grad(total, table, create_graph=True)
 
 
 @pytest.mark.parametrize("kernel", ["tiles", "additive"])

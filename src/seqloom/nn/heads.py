@@ -34,6 +34,7 @@ from seqloom.nn.ops.losses import (
     cross_entropy_curvature,
     squared_error,
 )
+from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy, fused_refuses
 from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Loss, Padded
@@ -352,8 +353,11 @@ class NextTokenHead(Head):
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
         features = self._narrowed(features)
-        compiled = compiling and len(features) * len(self.table) <= MOST_SCORES
-        run = aligned_linear_cross_entropy if compiled else chunked_linear_cross_entropy
+        run: Callable[..., Loss] = chunked_linear_cross_entropy
+        if features.is_cuda and fused_refuses(features, self.table) is None:
+            run = fused_linear_cross_entropy
+        elif compiling and len(features) * len(self.table) <= MOST_SCORES:
+            run = aligned_linear_cross_entropy
         return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
