@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import KernelError
-from seqloom.nn.ops import attention_additive, attention_tiles, losses_fused
+from seqloom.nn.ops import attention_additive, attention_single, attention_tiles, losses_fused
 from seqloom.nn.ops.attention import Request, plain
 from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.attention_single import write_fused, write_plain
 from seqloom.nn.ops.attention_tiles import TileSizes
 from seqloom.nn.ops.kernels import using
 from seqloom.nn.ops.losses import linear_cross_entropy
@@ -27,7 +28,7 @@ from seqloom.nn.ops.masks import (
     Strided,
     WindowMask,
 )
-from seqloom.nn.ops.relations import Alibi, Shaw, alibi_slopes
+from seqloom.nn.ops.relations import Alibi, Buckets, Shaw, alibi_slopes
 from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
 from seqloom.nn.types import Padded, places_of
 from tolerances import assert_equal_up_to_rounding
@@ -183,6 +184,43 @@ def test_additive_reads_another_sequence_with_padding_anywhere(dtype: torch.dtyp
     assert_equal_to_plain("additive", additive(asked, 5), dtype)
 
 
+@pytest.mark.sampled(24 if ON_GPU else 4)
+@pytest.mark.slow
+@pytest.mark.parametrize("longest", [1024, 16], ids=["one part", "parts"])
+@pytest.mark.parametrize("bias", ["none", "alibi", "t5"])
+@pytest.mark.parametrize("mask", ["everything", "window & padding", "sparse", "nothing"])
+def test_a_single_query_equals_plain(mask: str, bias: str, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_single, "_LONGEST", longest)
+    monkeypatch.setattr(attention_single, "_TILE", 512)
+    monkeypatch.setattr(attention_single, "_SCAN", 16)
+    dtype = DTYPES[len(mask) % len(DTYPES)]
+    whole = sequence(MASKS[mask], heads=2, time=50)
+    if bias == "alibi":
+        whole = whole._replace(bias=Alibi(torch.tensor(alibi_slopes(2))))
+    if bias == "t5":
+        whole = whole._replace(bias=Buckets(torch.randn(8, 2), False, 20))
+    for query in (0, 49):
+        asked = whole.rows(query, query + 1)
+        rounded = [tensor.to(dtype) for tensor in asked.tensors()]
+        with using(attention="single"), torch.no_grad():
+            found = attend(asked.refill(iter(rounded)))
+        expected = plain(asked.refill(iter([tensor.double() for tensor in rounded])))
+        if dtype == torch.float16:
+            found = found.bfloat16()
+        assert_equal_up_to_rounding(found, expected.to(found.dtype), f"{mask} {bias} {dtype} {query}")
+
+
+def test_a_key_and_a_value_are_written_as_by_the_plain_operator() -> None:
+    torch.manual_seed(0)
+    key, value = torch.randn(2, 3, 1, 2, 20).permute(2, 0, 1, 3, 4)[:, :, :, :1].expand(2, -1, -1, -1, -1)
+    buffers = [[torch.zeros(2, 3, 9, 20)[:, :, :7] for _ in range(2)] for _ in range(2)]
+    column = torch.tensor([6, 2])[:, None, None, None]
+    for (keys, values), write in zip(buffers, (write_plain, write_fused), strict=True):
+        write(keys, values, column, key, value + 1)
+    assert torch.equal(buffers[0][0], buffers[1][0]) and torch.equal(buffers[0][1], buffers[1][1])
+    assert buffers[0][0][0, :, 6].equal(key[0, :, 0])
+
+
 def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
     tiles, sums = sequence(Causal()), additive(sequence(Causal()), 4)
     learned = Alibi(torch.ones(1, requires_grad=True))
@@ -195,6 +233,11 @@ def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
         ("tiles", tiles._replace(dropout=0.1), "dropout"),
         ("tiles", tiles._replace(bias=learned), "no gradient for the slopes"),
         ("tiles", sums, "additive"),
+        ("single", tiles, "one query for each row, found 35" if not ON_GPU else "one query"),
+        ("single", sums.rows(3, 4), "additive"),
+        ("single", tiles.rows(3, 4)._replace(dropout=0.1), "dropout"),
+        ("single", tiles.rows(3, 4)._replace(bias=Shaw(*torch.randn(2, 9, 20))), "Shaw"),
+        ("single", tiles.rows(3, 4)._replace(bias=learned), "no gradient"),
         ("tiles", sequence(Causal(), width=129), "at most 128"),
         ("tiles", tiles.refill(iter([one.double() for one in tiles.tensors()])), "float64"),
         ("additive", tiles, "only the additive score"),

@@ -33,6 +33,7 @@ from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.mixers.growing import Growing
 from seqloom.nn.ops.attention import Request
 from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.attention_single import write
 from seqloom.nn.ops.masks import (
     BlockLocal,
     Causal,
@@ -399,9 +400,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache | CacheBuffer]):
         layout, size = x.layout, inner.keys.shape[2]
         ring = layout.once(("ring", inner.seen, size), lambda: Ring.of(x, inner.seen, size))
         query, key, value = self.project(x, ring.query, layout)
-        column = ring.column.expand_as(key)
-        inner.keys.scatter_(2, column, key)
-        inner.values.scatter_(2, column, value)
+        write(inner.keys, inner.values, ring.column, key, value)
         request = self.request((query, inner.keys, inner.values), ring.query, layout, extra=Padding())
         request = request._replace(key_places=ring.keys, aligned=False)
         return self.answer(x, request), inner._replace(seen=ring.seen)

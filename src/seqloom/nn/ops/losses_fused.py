@@ -77,7 +77,7 @@ def _fused(
     of_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The total, and the gradients that are wanted; empty tensors in place of the others."""
-    (classes, width), rows = weight.shape, len(features)
+    classes, rows = len(weight), len(features)
     step = classes + -classes % ALIGNED
     table = F.pad(weight.to(run), (0, 0, 0, step - classes))
     shift = None if bias is None else F.pad(bias.to(run), (0, step - classes))
