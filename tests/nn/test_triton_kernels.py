@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import KernelError
 from seqloom.nn.ops import attention_additive, attention_single, attention_tiles, losses_fused
+from seqloom.nn.ops import linear as linear_module
 from seqloom.nn.ops.attention import Request, plain
 from seqloom.nn.ops.attention_fast import attend
 from seqloom.nn.ops.attention_single import write_fused, write_plain
@@ -228,6 +230,23 @@ def test_a_single_query_equals_plain(mask: str, bias: str, longest: int, monkeyp
         if dtype == torch.float16:
             found = found.bfloat16()
         assert_equal_up_to_rounding(found, expected.to(found.dtype), f"{mask} {bias} {dtype} {query}")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_product_of_one_row_equals_plain_or_is_refused(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(linear_module, "_TILE", 64)
+    monkeypatch.setattr(linear_module, "_WIDEST", 16)
+    weight, shift = torch.randn(37, 40)[:, :37], torch.randn(37) if bias else None
+    values = torch.randn(1, 1, 37)
+    with torch.no_grad():
+        found = linear_module.one_row(values, weight, shift)
+    assert_equal_up_to_rounding(found, F.linear(values, weight, shift), "one row")
+    with pytest.raises(KernelError, match="no gradient"):
+        linear_module.one_row(values, weight, shift)
+    for wrong, reason in ((values.expand(2, 1, 37), "one row"), (values.double(), "one dtype")):
+        with torch.no_grad(), pytest.raises(KernelError, match=reason):
+            linear_module.one_row(wrong, weight, shift)
 
 
 def test_a_key_and_a_value_are_written_as_by_the_plain_operator() -> None:

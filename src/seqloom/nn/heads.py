@@ -25,6 +25,7 @@ from seqloom.config.heads import (
 )
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
+from seqloom.nn.ops.linear import one_row, one_row_refuses
 from seqloom.nn.ops.losses import (
     ALIGNED,
     MOST_SCORES,
@@ -354,6 +355,8 @@ class NextTokenHead(Head):
         if self.matrix is not None and not torch.is_grad_enabled():
             return self.matrix(features)
         if self.table.is_cuda and not torch.is_grad_enabled():
+            if one_row_refuses(features, self.table) is None:
+                return one_row(features, self.table, self.bias)
             table, bias = aligned_rows(self.table), aligned_rows(self.bias)
             if table is not None and bias is not None:
                 return F.linear(features, table, bias)[..., : len(self.table)]
