@@ -53,7 +53,7 @@ def cross_entropy_slopes(
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside, real = columns < step, columns < classes
     sums = tl.zeros([ROWS, BLOCK], dtype=tl.float32)
-    for start in tl.range(begin, tl.minimum(begin + GROUP, rows), ROWS):
+    for start in tl.range(begin, tl.minimum(begin + GROUP, rows), ROWS, num_stages=3):
         index = start + tl.arange(0, ROWS)
         here = index < rows
         level = tl.load(LEVEL + index, mask=here, other=0.0)
