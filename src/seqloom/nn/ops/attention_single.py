@@ -27,7 +27,7 @@ def _single_refuses(request: Request) -> str | None:
     if reason := triton_refuses(request.query.device):
         return reason
     if request.query.shape[2] != 1:
-        return f"it supports one query for each row, found {request.query.shape[2]}"
+        return "it supports one query for each row"
     if isinstance(request.score, Additive):
         return "it supports only dot product scores, not additive scores"
     if isinstance(request.bias, Shaw):
