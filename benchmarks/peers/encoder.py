@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from benchmarks.peers.gpt import Asked
-from benchmarks.peers.harness import side_by_side, table
+from benchmarks.peers.harness import Asked, side_by_side, table
 from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 

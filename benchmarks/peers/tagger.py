@@ -9,8 +9,7 @@ import time
 
 import spacy
 import torch
-from benchmarks.peers.gpt import Asked
-from benchmarks.peers.harness import table
+from benchmarks.peers.harness import Asked, table
 from spacy.training import Example
 from spacy.util import minibatch
 
