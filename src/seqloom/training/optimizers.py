@@ -26,8 +26,10 @@ from seqloom.config.training import (
     TrainingConfig,
 )
 from seqloom.errors import ConfigError
+from seqloom.training import table_gradients
 from seqloom.training.muon import Muon, hidden_matrices
-from seqloom.training.sparse_adamw import SparseAdamW, give_rows, lookup_tables
+from seqloom.training.sparse_adamw import SparseAdamW
+from seqloom.training.table_gradients import RowGradients, each_row_once, give_rows, lookup_tables
 
 FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
 HOLDING = ("cuda",)  # and check `found_inf`; on the CPU a check by the host is faster
@@ -36,25 +38,30 @@ HOLDING = ("cuda",)  # and check `found_inf`; on the CPU a check by the host is 
 def build_optimizer(config: TrainingConfig, model: nn.Module, *, sparse: bool = False) -> Optimizer:
     """The optimizer of all weights that are not frozen, with its state initialized.
 
-    With `sparse`, the tables of `sparse-adamw` have sparse gradients from now on.
+    With `sparse`, the gradients of large tables on a CPU, and of all tables of `sparse-adamw`, are rows from now on.
     """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise ConfigError("all weights are frozen, so there is nothing to train", fix="freeze fewer weights")
     sharded = hasattr(weights[0], "full_tensor")  # torch has no fused SGD for sharded weights
     fused = weights[0].device.type in FUSED and not (isinstance(config.optimizer, SgdConfig) and sharded)
+    sparse = sparse and weights[0].device.type == "cpu"
+    tables = [table for table in lookup_tables(model) if sparse and table.numel() >= table_gradients.LARGE]
     match config.optimizer:
         case MuonConfig():
             optimizer: Optimizer = _muon(config.optimizer, model, weights, lr=config.lr, fused=fused, sharded=sharded)
         case SparseAdamWConfig():
             tables = _tables(model, weights, sharded=sharded)
-            if sparse:
-                give_rows(model, tables)
             optimizer = _sparse_adamw(config.optimizer, tables, weights, lr=config.lr, fused=fused)
         case _:
             optimizer = _build(config.optimizer, _groups(weights, config.optimizer), lr=config.lr, fused=fused)
             if config.cuda_graphs and weights[0].device.type in HOLDING:
                 _record_lr(optimizer, config.lr, weights[0].device)
+    if not isinstance(optimizer, SparseAdamW) and tables:
+        kept = RowGradients(tables)
+        optimizer.register_step_pre_hook(kept.spread)
+        optimizer.register_step_post_hook(kept.clear)
+    give_rows(model, tables if sparse else [])
     _fill(optimizer)
     return optimizer
 
@@ -160,7 +167,7 @@ def gradients_of(optimizer: Optimizer) -> list[Tensor]:
     found = list[Tensor]()
     for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
         if weight.grad is not None and weight.grad.is_sparse:
-            weight.grad = weight.grad.coalesce()  # the vectors of a word that was read twice are added
+            weight.grad = each_row_once(weight.grad)
             found.append(weight.grad.values())
         elif weight.grad is not None:
             found.append(weight.grad)

@@ -8,19 +8,18 @@ table of 44,000 words a batch has gradients for two or three thousand rows, so m
 not there. Here the moments of a rare word are averages over the batches that have it, and so is its decay; the
 bias correction counts all steps, as in AdamW (the usual "lazy" Adam).
 
-On a CPU a table gives its gradient as rows (torch's sparse tensors), so no tensor of the table's size is made or read.
-With several processes, or compiled, the gradient is dense; the rows that change, and their values, are the same.
+Gradients come as rows (`table_gradients`), so no tensor of the table's size is made or read. With several processes, or
+compiled, the gradient is dense; the rows that change, and their values, are the same.
 """
 
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import AdamW
 from torch.optim.adamw import adamw
 
-from seqloom.nn.inputs import Lookup
 from seqloom.training.split_optimizer import SplitOptimizer
+from seqloom.training.table_gradients import each_row_once
 
 
 class TouchedRows(NamedTuple):
@@ -33,35 +32,16 @@ class TouchedRows(NamedTuple):
     def of(cls, gradient: Tensor) -> "TouchedRows":
         """The rows of a dense or sparse gradient.
 
+        >>> import torch
         >>> dense = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
         >>> TouchedRows.of(dense).rows.tolist(), TouchedRows.of(dense.to_sparse(1)).rows.tolist()
         ([1, 2], [1, 2])
         """
-        summed = gradient.coalesce() if gradient.is_sparse else None
+        summed = each_row_once(gradient) if gradient.is_sparse else None
         values = gradient if summed is None else summed.values()
         touched = (values.abs().amax(dim=1) != 0).nonzero()[:, 0]
         rows = touched if summed is None else summed.indices()[0].index_select(0, touched)
         return cls(rows, values.index_select(0, touched))  # on a CPU much faster than an index in brackets
-
-
-def lookup_tables(model: nn.Module) -> list[Tensor]:
-    """The tables of vectors that are only looked up: not those that a head uses too, whose rows all have gradients."""
-    found: dict[int, Tensor] = {}
-    elsewhere = set[int]()
-    for module in model.modules():
-        for name, weight in module.named_parameters(recurse=False):
-            if isinstance(module, Lookup) and name == "table":
-                found[id(weight)] = weight
-            else:
-                elsewhere.add(id(weight))
-    return [table for table in found.values() if table.requires_grad and id(table) not in elsewhere]
-
-
-def give_rows(model: nn.Module, tables: list[Tensor]) -> None:
-    """Let the gradients of these tables be sparse: one row for each token that was looked up."""
-    for module in model.modules():
-        if isinstance(module, Lookup):
-            module.sparse = any(module.table is table for table in tables)
 
 
 class SparseAdamW(SplitOptimizer):

@@ -1,4 +1,8 @@
-"""AdamW by touched rows: the steps of AdamW where there is a gradient, and no bit changed where there is none."""
+"""Tables of vectors whose gradients are rows.
+
+AdamW by touched rows takes the steps of AdamW where there is a gradient and changes no bit where there is none; all
+other optimizers take exactly the steps of dense gradients.
+"""
 
 import pytest
 import torch
@@ -8,16 +12,25 @@ from torch.testing import assert_close
 
 from seqloom import recipes
 from seqloom.config.inputs import NgramsConfig, SpelledConfig, TokensConfig, VectorsConfig
-from seqloom.config.training import SparseAdamWConfig
+from seqloom.config.training import (
+    AdamConfig,
+    AdamWConfig,
+    AnyOptimizer,
+    MuonConfig,
+    SgdConfig,
+    SparseAdamWConfig,
+    TrainingConfig,
+)
 from seqloom.errors import ConfigError
 from seqloom.nn.inputs import Lookup
 from seqloom.nn.types import Batch, Padded, Spelled
-from seqloom.training import optimizers
+from seqloom.training import optimizers, table_gradients
 from seqloom.training.devices import Alone
 from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of, set_lr
-from seqloom.training.sparse_adamw import give_rows, lookup_tables
 from seqloom.training.state import TrainingState
-from update_common import CASES, PLAIN, batch_of, copied, drawn, take, updating
+from seqloom.training.step import Tally
+from seqloom.training.table_gradients import give_rows, lookup_tables
+from update_common import CASES, PLAIN, assert_same, batch_of, copied, drawn, take, updating
 
 CONFIG = replace(PLAIN, optimizer=SparseAdamWConfig(weight_decay=0.1, beta2=0.98))
 RATE, WORDS = 0.05, 40
@@ -106,24 +119,61 @@ def test_rows_of_words_that_were_not_read_keep_every_bit_and_so_do_all_when_a_st
         assert changed and set(changed) <= read, name
 
 
+def steps(case: str, config: TrainingConfig, micro_batches: int) -> tuple[Tally, dict[str, dict[str, Tensor]]]:
+    """The statistics and all tensors after four steps."""
+    update, state = updating(drawn(CASES[case]), config), TrainingState()
+    state.micro_batches = micro_batches
+    for number in range(4):
+        take(update, batch_of(CASES[case], 5, seed=number), state)
+    return update.read(), copied(update)
+
+
 @pytest.mark.parametrize("case", ["classify, cnn", "translate, seq2seq", "tag, crf"])
 def test_clipping_accumulation_averages_and_statistics_are_those_of_dense_gradients(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`case` has a table of its own; with seq2seq only that of the source, as the other is the output layer too."""
-    config, seen = replace(CONFIG, clip_norm=0.05, ema=0.9), []
-    for sparse in (True, False):
-        if not sparse:
-            monkeypatch.setattr(optimizers, "give_rows", lambda *_: None)
-        update, state = updating(drawn(CASES[case]), config), TrainingState()
-        state.micro_batches = 2
-        for number in range(4):
-            take(update, batch_of(CASES[case], 5, seed=number), state)
-        seen.append((update.read(), copied(update)))
-    (sums, tensors), (dense_sums, dense_tensors) = seen
+    config = replace(CONFIG, clip_norm=0.05, ema=0.9)
+    sums, tensors = steps(case, config, 2)
+    monkeypatch.setattr(optimizers, "give_rows", lambda *_: None)
+    dense_sums, dense_tensors = steps(case, config, 2)
     assert sums.clipped == dense_sums.clipped == 4
     assert_close(sums.norm, dense_sums.norm, rtol=1e-5, atol=1e-6)
     assert_close(tensors, dense_tensors, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [SgdConfig(weight_decay=0.1), SgdConfig(momentum=0.0), AdamConfig(weight_decay=0.1), AdamWConfig(), MuonConfig()],
+    ids=["momentum", "sgd", "adam", "adamw", "muon"],
+)
+def test_other_optimizers_take_exactly_the_same_steps_by_rows(
+    optimizer: AnyOptimizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(PLAIN, optimizer=optimizer, ema=0.9)
+    _, dense = steps("classify, lstm", config, 1)  # of several micro-batches, the sums are rounded in another order
+    monkeypatch.setattr(table_gradients, "LARGE", 0)
+    assert_same(steps("classify, lstm", config, 1)[1], dense)
+
+
+def test_large_tables_give_their_gradients_as_rows_and_the_memory_of_a_step_is_clean_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_gradients, "LARGE", WORDS)
+    model = built()
+    optimizer = build_optimizer(PLAIN, model, sparse=True)
+    seen = list[Tensor]()
+    optimizer.register_step_pre_hook(lambda *_: seen.append(model.encoder.input.table.grad.clone()))
+    for _ in range(2):
+        model.loss(batch(0)).total.backward()
+        assert model.encoder.input.table.grad.is_sparse
+        apply(optimizer, torch.tensor(1.0), torch.tensor(0.0))
+        assert model.encoder.input.table.grad is None
+        model.load_state_dict(built().state_dict())
+    assert torch.equal(*seen) and not seen[0].is_sparse and bool((seen[0] != 0).any())
+    monkeypatch.setattr(table_gradients, "LARGE", 2**40)
+    build_optimizer(PLAIN, model, sparse=True)
+    assert not model.encoder.input.sparse
 
 
 def test_a_resumed_run_takes_the_same_steps() -> None:
@@ -135,8 +185,7 @@ def test_a_resumed_run_takes_the_same_steps() -> None:
     later.load(copied(whole), again)
     for update, run_state in ((whole, state), (later, again)):
         take(update, batch_of(case, 5, seed=2), run_state)
-    expected = copied(whole)
-    assert all(torch.equal(copied(later)[part][name], one) for part in expected for name, one in expected[part].items())
+    assert_same(copied(later), copied(whole))
 
 
 class Two(Alone):
