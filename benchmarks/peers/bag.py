@@ -67,7 +67,7 @@ def main() -> None:
                 model="bag",
                 width=10,
                 epochs=EPOCHS,
-                dev_size=500,
+                dev_size=0.01,
                 batch_tokens=65_536,
                 lr=0.02,
                 device="cpu",
