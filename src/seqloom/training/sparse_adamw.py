@@ -67,7 +67,6 @@ class SparseAdamW(SplitOptimizer):
             foreach=False,
             fused=fused,
             grad_scale=self.grad_scale if fused else None,
-            found_inf=self.found_inf if fused else None,
             amsgrad=False,
             beta1=group["betas"][0],
             beta2=group["betas"][1],
