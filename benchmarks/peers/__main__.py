@@ -14,6 +14,7 @@ from benchmarks.peers.harness import installed
 PEERS: dict[str, tuple[str, ...]] = {
     "recurrent": (),
     "packing": (),
+    "tables": (),
     "crf": ("torchcrf",),
     "gpt": ("transformers",),
     "encoder": ("transformers",),

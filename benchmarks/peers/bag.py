@@ -1,7 +1,8 @@
 """A bag-of-words classifier from a file to a model against fastText (dim 10, lr 0.5, 5 epochs), with as many threads.
 
 Texts are drawn from a Zipf distribution; the class shifts some of the words, and 5 % of the labels are wrong. Both
-sides read the same rows from a file, train, and are scored on the same test rows.
+sides read the same rows from a file, train, and are scored on the same test rows. Each turn of Seqloom reads a file of
+its own, so that nothing that an earlier one has prepared is used.
 """
 
 import csv
@@ -42,12 +43,13 @@ def main() -> None:
         folder = Path(name)
         lines = [f"__label__{label} {text}" for text, label in zip(own, labels, strict=True)]
         (folder / "fasttext.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        with (folder / "train.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(
-                [("text", "label"), *((text, f"c{label}") for text, label in zip(own, labels, strict=True))]
-            )
+        rows = [("text", "label"), *((text, f"c{label}") for text, label in zip(own, labels, strict=True))]
+        for number in range(ROUNDS):
+            (folder / str(number)).mkdir()
+            with (folder / str(number) / "train.csv").open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows(rows)
         accuracy: dict[str, list[float]] = {"fasttext": [], "seqloom": []}
-        turn = 0
+        turns = iter(range(ROUNDS))
 
         def theirs() -> None:
             path = str(folder / "fasttext.txt")
@@ -58,18 +60,17 @@ def main() -> None:
             )
 
         def ours() -> None:
-            nonlocal turn
-            turn += 1
-            run = folder / f"run-{turn}"
+            turn = folder / str(next(turns))
+            run = turn / "run"
             train(
-                folder / "train.csv",
+                turn / "train.csv",
                 out=run,
                 model="bag",
                 width=10,
                 epochs=EPOCHS,
-                dev_size=500,
+                dev_size=0.01,
                 batch_tokens=65_536,
-                lr=0.02,
+                lr=0.1,
                 device="cpu",
             )
             predicted = load(run).predict(other, batch_tokens=65_536)

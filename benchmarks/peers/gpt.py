@@ -5,7 +5,7 @@ same weights, and their losses without dropout must agree.
 """
 
 import torch
-from benchmarks.peers.harness import side_by_side, table
+from benchmarks.peers.harness import Asked, side_by_side, table
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -13,7 +13,6 @@ from seqloom import recipes
 from seqloom.config.training import AdamWConfig, TrainingConfig
 from seqloom.nn.types import Batch, Padded
 from seqloom.recipes.families import Dimensions
-from seqloom.tasks.task import Division
 from seqloom.training.devices import Alone, choose_device
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
@@ -58,18 +57,6 @@ def copied(source: nn.Module, target: nn.Module) -> None:
 def _linear(mine: nn.Linear, theirs: nn.Module) -> None:
     mine.weight.copy_(theirs.weight.T)
     mine.bias.copy_(theirs.bias)
-
-
-class Asked:
-    """The parts of a task that a step needs."""
-
-    def divided(self, model: nn.Module, pieces: int) -> Division:
-        """Return the step undivided."""
-        return Division(self, pieces)  # type: ignore[arg-type]
-
-    def loss(self, model: nn.Module, batch: Batch, state: None) -> tuple:
-        """Return the loss of a batch."""
-        return model.loss(batch), None
 
 
 def main() -> None:

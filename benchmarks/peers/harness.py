@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+
+from seqloom.nn.types import Batch
+from seqloom.tasks.task import Division
 
 RESULTS = Path(__file__).with_name("results.jsonl")
 ROUNDS = 7
@@ -60,6 +64,18 @@ def table(title: str, taken: Mapping[str, list[float]], *, unit: str = "ms", wor
     if os.environ.get("SEQLOOM_BENCH_RECORD", "1") == "1":
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+
+
+class Asked:
+    """The parts of a task that a step needs."""
+
+    def divided(self, model: nn.Module, pieces: int) -> Division:
+        """Return the step undivided."""
+        return Division(self, pieces)  # type: ignore[arg-type]
+
+    def loss(self, model: nn.Module, batch: Batch, state: None) -> tuple:
+        """Return the loss of a batch."""
+        return model.loss(batch), None
 
 
 def commit() -> str:

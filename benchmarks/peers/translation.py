@@ -1,13 +1,14 @@
 """Greedy and beam-5 translation at base size (6+6 layers, d=512, V=16k) against transformers' generate, batch 1 and 32.
 
 Weights are random and the end of text is never generated, so both sides write the same number of tokens. Seqloom runs
-in float32 and in int8.
+in float32 and in int8. CTranslate2 in int8, if it is installed, has the weights of the peer.
 """
 
+import tempfile
 from collections.abc import Callable
 
 import torch
-from benchmarks.peers.harness import side_by_side, table
+from benchmarks.peers.harness import installed, side_by_side, table
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
@@ -48,6 +49,24 @@ def ours(model: nn.Module, source: torch.Tensor, new: int, beam: int) -> Callabl
     return run
 
 
+def converted(peer: MarianMTModel, folder: str) -> object:
+    """Return the peer as a model of CTranslate2 in int8."""
+    import ctranslate2
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    spec = MarianMTLoader().get_model_spec(peer)
+    spec.config.unk_token = spec.config.bos_token = spec.config.decoder_start_token = str(BEGIN)
+    spec.config.eos_token = str(END)
+    spec.config.add_source_eos = spec.config.add_source_bos = False
+    names = [str(number) for number in range(VOCABULARY - 1)]  # the converter leaves the last one out
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    spec.validate()
+    spec.optimize(quantization="int8")
+    spec.save(folder)
+    return ctranslate2.Translator(folder, device="cpu", intra_threads=torch.get_num_threads())
+
+
 def main() -> None:
     """Print a table for each batch and beam size."""
     torch.manual_seed(0)
@@ -58,8 +77,9 @@ def main() -> None:
     exact, small = config.build().eval(), config.build().eval()
     small.load_state_dict(exact.state_dict())
     quantize(small)
+    other = converted(peer, tempfile.mkdtemp()) if installed("ctranslate2") else None
     for rows, new in NEW.items():
-        source = torch.randint(COUNT, VOCABULARY, (rows, SOURCE))
+        source = torch.randint(COUNT, VOCABULARY - 1, (rows, SOURCE))
         for beam in BEAMS:
 
             def generate(source: torch.Tensor = source, new: int = new, beam: int = beam) -> object:
@@ -72,6 +92,10 @@ def main() -> None:
                 "seqloom, float32": ours(exact, source, new, beam),
                 "seqloom, int8": ours(small, source, new, beam),
             }
+            if other is not None:
+                words = [[str(token) for token in row] for row in source.tolist()]
+                lengths = {"max_decoding_length": new, "min_decoding_length": new, "beam_size": beam}
+                runs["CTranslate2, int8"] = lambda words=words, lengths=lengths: other.translate_batch(words, **lengths)
             title = f"translation, base size, batch {rows}, beam {beam}, {new} new tokens"
             table(title, side_by_side(runs, 5), unit="tokens", work=rows * new)
 

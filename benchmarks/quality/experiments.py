@@ -119,7 +119,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{EWT} --model {{models}}/ewt-bilstm.toml --lr 0.002 --ema 0.999 --epochs 20 --patience 0",
         scale=100,
     ),
-    "wnut17": Experiment("WNUT-17", "bilstm-crf with characters", "f1", 20, f"{WNUT} {TAGGER} --lowercase --epochs 30", scale=100),
+    "wnut17": Experiment(
+        "WNUT-17", "bilstm-crf with characters", "f1", 20, f"{WNUT} {TAGGER} --lowercase --epochs 30", scale=100
+    ),
     "wnut17-glove": Experiment(
         "WNUT-17",
         "gru-crf with characters, GloVe vectors",

@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from seqloom import recipes
+from seqloom.config.mixers import AttentionConfig
 from seqloom.errors import ConfigError
 from seqloom.nn import int8
 from seqloom.nn.int8 import Int8Product, quantize
+from seqloom.nn.mixers.attention import CausalSelfAttention
 from seqloom.nn.types import Padded
 
 
@@ -38,3 +40,19 @@ def test_a_model_scores_in_int8_and_trains_in_float(monkeypatch: pytest.MonkeyPa
     assert 0 < gap < 0.05
     with pytest.raises(ConfigError, match="on the CPU in float32"):
         quantize(model.double())
+
+
+def test_queries_keys_and_values_are_one_product_with_the_numbers_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer, x = CausalSelfAttention(AttentionConfig(num_heads=2), 16), torch.randn(2, 3, 16)
+    heads = layer.heads
+    linears = heads.query, heads.key, heads.value
+    quantize(layer)
+    assert heads.together is None  # too small
+    monkeypatch.setattr(int8, "LARGE", 3 * 16 * 16)
+    quantize(layer)
+    with torch.no_grad():
+        found = heads.project(x, *linears)
+        apart = [heads.split(Int8Product(linear.weight, linear.bias)(x)) for linear in linears]
+        assert type(heads.query) is nn.Linear and all(map(torch.equal, found, apart))
+        assert not torch.equal(found[0], heads.project(x, heads.query)[0])

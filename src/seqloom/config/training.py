@@ -24,7 +24,8 @@ Strengths = Annotated[tuple[Strength, ...], Meta(min_length=1, max_length=100, e
 
 
 WEIGHT_DECAY = Flag(
-    "Weight decay: decoupled in adamw and muon, L2 in sgd and adam (default: 0.01 for adamw and muon, else 0).",
+    "Weight decay: decoupled in adamw, sparse-adamw and muon, L2 in sgd and adam (default: 0 for sgd and adam, else "
+    "0.01).",
     "NUMBER",
     OPTIMIZER,
 )
@@ -63,6 +64,15 @@ class AdamWConfig(Config, tag="adamw", kw_only=True):
     weight_decay: Annotated[Decay, WEIGHT_DECAY] = 0.01
 
 
+class SparseAdamWConfig(Config, tag="sparse-adamw", kw_only=True):
+    """AdamW that changes only the rows of a table of word vectors that have a gradient: those of the batch's words."""
+
+    beta1: Rate = 0.9
+    beta2: Rate = 0.999
+    eps: Rate = 1e-8
+    weight_decay: Annotated[Decay, WEIGHT_DECAY] = 0.01
+
+
 class MuonConfig(Config, tag="muon", kw_only=True):
     """Muon (Jordan et al. 2024) for matrices between hidden vectors, AdamW for all other weights; one learning rate."""
 
@@ -88,7 +98,7 @@ class NewtonConfig(Config, tag="newton", kw_only=True):
         return 0.0
 
 
-AnyOptimizer = SgdConfig | AdamConfig | AdamWConfig | MuonConfig | NewtonConfig
+AnyOptimizer = SgdConfig | AdamConfig | AdamWConfig | SparseAdamWConfig | MuonConfig | NewtonConfig
 
 
 WARMUP = Flag(

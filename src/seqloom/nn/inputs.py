@@ -71,7 +71,22 @@ def _require_tokens(x: Padded, vocab_size: int) -> None:
             )
 
 
-class Tokens(Stateless):
+class Lookup:
+    """A module with a table whose rows are looked up.
+
+    With `sparse`, the gradient of the table has the rows that were looked up in training, and no others.
+    """
+
+    table: nn.Parameter
+    training: bool
+    sparse: bool = False
+
+    def look_up(self, rows: Tensor) -> Tensor:
+        """The vectors of these rows."""
+        return nn.functional.embedding(rows, self.table, sparse=self.sparse and self.training)
+
+
+class Tokens(Stateless, Lookup):
     """A learned vector for each token."""
 
     def __init__(self, config: TokensConfig, width: int) -> None:
@@ -85,14 +100,14 @@ class Tokens(Stateless):
     def forward(self, x: Padded) -> Padded:
         _require_tokens(x, len(self.table))
         tokens = x.values if x.full else x.values.masked_fill(~x.valid, 0)
-        values = nn.functional.embedding(tokens, self.table)
+        values = self.look_up(tokens)
         if self.training and self.token_dropout:  # all occurrences of a token together
             kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.token_dropout)
             values = values * kept[tokens, None]
         return x.with_values(self.widen(values) if hasattr(self, "widen") else values)
 
 
-class Ngrams(CausalMixer[tuple[Tensor]]):
+class Ngrams(CausalMixer[tuple[Tensor]], Lookup):
     """phi(x): at each element the sum of the vectors of the n-grams, of order 1 to n, that end there.
 
     Tokens have a row each (counted); longer n-grams share `buckets` rows through a hash. Summed over a text this is
@@ -113,7 +128,7 @@ class Ngrams(CausalMixer[tuple[Tensor]]):
         reach, time = self.order - 1, x.values.shape[1]
         tokens = torch.cat([inner[0], x.values.masked_fill(~x.valid, 0)], dim=1)  # [B,R+T]
         rows, known = self.features(tokens, time)
-        vectors = nn.functional.embedding(rows, self.table).masked_fill(~known[..., None], 0)
+        vectors = self.look_up(rows).masked_fill(~known[..., None], 0)
         columns = x.lengths[:, None] + torch.arange(reach, device=tokens.device)
         return x.with_values(vectors.sum(dim=2)), (tokens.gather(1, columns),)
 
@@ -406,7 +421,7 @@ class LetterReaders(nn.Module):
         return torch.cat([self.onward(x).last(), self.back(x.reverse()).last()], dim=1)
 
 
-class SpelledWords(ElementInput):
+class SpelledWords(ElementInput, Lookup):
     """W [v; s] + b, with v the vector of a word and s that of its characters."""
 
     def __init__(self, config: SpelledConfig, width: int) -> None:
@@ -422,7 +437,7 @@ class SpelledWords(ElementInput):
     def forward(self, raw: Spelled) -> Padded:
         _require_spelled(raw, len(self.table))
         words, letters = raw
-        vectors = nn.functional.embedding(self._some_unknown(words.values.masked_fill(~words.valid, 0)), self.table)
+        vectors = self.look_up(self._some_unknown(words.values.masked_fill(~words.valid, 0)))
         return words.with_values(self.widen(torch.cat([vectors, self._spelled(letters)], dim=2)))
 
     def _spelled(self, letters: Tensor) -> Tensor:

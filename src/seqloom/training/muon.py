@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import AdamW
 
 from seqloom.nn.heads import Head, VectorHead
 from seqloom.nn.inputs import Input
 from seqloom.nn.mixers.recurrent import Recurrent
+from seqloom.training.split_optimizer import SplitOptimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the polynomial that pulls singular values towards 1
 ITERATIONS = 5
@@ -59,36 +60,14 @@ def orthogonal(matrix: Tensor) -> Tensor:
     return wide if x.shape[0] <= x.shape[1] else wide.T
 
 
-class Muon(Optimizer):
-    """Muon for some matrices, AdamW for all other weights; one learning rate for both.
-
-    Both have one list of groups and one state. As in torch's fused optimizers, gradients are divided by `grad_scale`,
-    and nothing changes if `found_inf` is 1, which is checked on the device.
-    """
-
-    grad_scale: Tensor | None = None
-    found_inf: Tensor | None = None
+class Muon(SplitOptimizer):
+    """Muon for some matrices, AdamW for all other weights."""
 
     def __init__(self, groups: list[dict[str, Any]], rest: AdamW | None, *, lr: float, momentum: float) -> None:
-        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": 0.0, "fused": True})
-        self.own, self.rest = list(self.param_groups), rest
-        if rest is not None:
-            self.param_groups += rest.param_groups
-            self.state = rest.state
+        super().__init__(groups, rest, {"lr": lr, "momentum": momentum, "weight_decay": 0.0, "fused": True})
 
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # there is no closure
-        """Take one step."""
-        for group in self.own:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    self._move(weight, group)
-        if self.rest is not None:
-            if self.rest.param_groups[0]["fused"]:
-                self.rest.grad_scale, self.rest.found_inf = self.grad_scale, self.found_inf  # type: ignore[attr-defined]
-            self.rest.step()
-
-    def _move(self, weight: Tensor, group: dict[str, Any]) -> None:
+    def move(self, weight: Tensor, group: dict[str, Any]) -> None:
+        """Change a matrix by its gradient."""
         lr, momentum, average = group["lr"], group["momentum"], self.state[weight]["momentum_buffer"]
         assert weight.grad is not None
         gradient = weight.grad if self.grad_scale is None else weight.grad / self.grad_scale

@@ -1,4 +1,4 @@
-"""Optimizers: torch's SGD with momentum, Adam and AdamW, and Muon, set up so that a step can be skipped on the device.
+"""Optimizers: torch's SGD, Adam and AdamW, Muon and sparse AdamW, set up so that a step can be skipped on the device.
 
     w <- w - lr * direction(gradient / divisor)         or no change, if `hold` is 1
 
@@ -23,30 +23,48 @@ from seqloom.config.training import (
     MuonConfig,
     NewtonConfig,
     SgdConfig,
+    SparseAdamWConfig,
     TrainingConfig,
 )
 from seqloom.errors import ConfigError
+from seqloom.training import table_gradients
 from seqloom.training.checkpoint import is_sharded
 from seqloom.training.muon import Muon, hidden_matrices
+from seqloom.training.sparse_adamw import SparseAdamW
+from seqloom.training.table_gradients import RowGradients, each_row_once, give_rows, lookup_tables
 
 FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
 HOLDING = ("cuda",)  # and check `found_inf`; on the CPU a check by the host is faster
 Kind = TypeVar("Kind", bound=Optimizer)
 
 
-def build_optimizer(config: TrainingConfig, model: nn.Module) -> Optimizer:
-    """The optimizer of all weights that are not frozen, with its state initialized."""
+def build_optimizer(config: TrainingConfig, model: nn.Module, *, sparse: bool = False) -> Optimizer:
+    """The optimizer of all weights that are not frozen, with its state initialized.
+
+    With `sparse`, the gradients of large tables on a CPU, and of all tables of `sparse-adamw`, are rows from now on.
+    """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise ConfigError("all weights are frozen, so there is nothing to train", fix="freeze fewer weights")
     sharded = is_sharded(weights[0])  # torch has no fused SGD for sharded weights
     fused = weights[0].device.type in FUSED and not (isinstance(config.optimizer, SgdConfig) and sharded)
-    if isinstance(config.optimizer, MuonConfig):
-        optimizer: Optimizer = _muon(config.optimizer, model, weights, lr=config.lr, fused=fused, sharded=sharded)
-    else:
-        optimizer = _build(config.optimizer, _groups(weights, config.optimizer), lr=config.lr, fused=fused)
-        if config.cuda_graphs and weights[0].device.type in HOLDING:
-            _record_lr(optimizer, config.lr, weights[0].device)
+    sparse = sparse and weights[0].device.type == "cpu"
+    tables = [table for table in lookup_tables(model) if sparse and table.numel() >= table_gradients.LARGE]
+    match config.optimizer:
+        case MuonConfig():
+            optimizer: Optimizer = _muon(config.optimizer, model, weights, lr=config.lr, fused=fused, sharded=sharded)
+        case SparseAdamWConfig():
+            tables = _tables(model, weights, sharded=sharded)
+            optimizer = _sparse_adamw(config.optimizer, tables, weights, lr=config.lr, fused=fused)
+        case _:
+            optimizer = _build(config.optimizer, _groups(weights, config.optimizer), lr=config.lr, fused=fused)
+            if config.cuda_graphs and weights[0].device.type in HOLDING:
+                _record_lr(optimizer, config.lr, weights[0].device)
+    if not isinstance(optimizer, SparseAdamW) and tables:
+        kept = RowGradients(tables)
+        optimizer.register_step_pre_hook(kept.spread)
+        optimizer.register_step_post_hook(kept.clear)
+    give_rows(model, tables if sparse else [])
     _fill(optimizer)
     return optimizer
 
@@ -77,12 +95,51 @@ def _muon(
     matrices = hidden_matrices(model)
     if not matrices:
         raise ConfigError("muon trains matrices between hidden vectors, and this model has none", fix="use adamw")
-    rest = [weight for weight in weights if all(weight is not matrix for matrix in matrices)]
-    plain = AdamWConfig(beta1=config.beta1, beta2=config.beta2, eps=config.eps, weight_decay=config.weight_decay)
-    others = _build(plain, _groups(rest, plain), lr=lr, fused=fused) if rest else None
-    assert others is None or isinstance(others, torch.optim.AdamW)
     groups = [{"params": matrices, "weight_decay": config.weight_decay, "fused": fused}]
-    return Muon(groups, others, lr=lr, momentum=config.momentum)
+    return Muon(groups, _rest(config, weights, matrices, lr=lr, fused=fused), lr=lr, momentum=config.momentum)
+
+
+def _tables(model: nn.Module, weights: list[nn.Parameter], *, sharded: bool) -> list[Tensor]:
+    """The tables that `sparse-adamw` trains by rows."""
+    if (device := weights[0].device.type) != "cpu":  # elsewhere the host would wait to learn which rows there are
+        raise ConfigError(f"sparse-adamw is for the CPU, found {device}", fix="use adamw, or --device cpu")
+    if sharded:
+        raise ConfigError("sparse-adamw needs complete tables, but here each process has a part", fix="use adamw")
+    tables = lookup_tables(model)
+    if not tables:
+        raise ConfigError(
+            "sparse-adamw trains tables of vectors by the rows of a batch, and this model has no table that is trained "
+            "and not used by its output layer too",
+            fix="use adamw",
+        )
+    return tables
+
+
+def _sparse_adamw(
+    config: SparseAdamWConfig, tables: list[Tensor], weights: list[nn.Parameter], *, lr: float, fused: bool
+) -> SparseAdamW:
+    """AdamW by touched rows for these tables, and AdamW for the rest."""
+    group: dict[str, Any] = {"params": tables, "weight_decay": config.weight_decay, "fused": fused}
+    group |= {"betas": (config.beta1, config.beta2), "eps": config.eps}
+    return SparseAdamW([group], _rest(config, weights, tables, lr=lr, fused=fused), lr=lr)
+
+
+def _rest(
+    config: MuonConfig | SparseAdamWConfig,
+    weights: list[nn.Parameter],
+    own: list[Tensor],
+    *,
+    lr: float,
+    fused: bool,
+) -> torch.optim.AdamW | None:
+    """AdamW for the weights that are not trained by the optimizer itself; None if there are none."""
+    rest = [weight for weight in weights if all(weight is not other for other in own)]
+    if not rest:
+        return None
+    plain = AdamWConfig(beta1=config.beta1, beta2=config.beta2, eps=config.eps, weight_decay=config.weight_decay)
+    optimizer = _build(plain, _groups(rest, plain), lr=lr, fused=fused)
+    assert isinstance(optimizer, torch.optim.AdamW)
+    return optimizer
 
 
 def set_lr(optimizer: Optimizer, lr: float) -> None:
@@ -109,8 +166,15 @@ def apply(optimizer: Optimizer, divisor: Tensor, hold: Tensor) -> None:
 
 
 def gradients_of(optimizer: Optimizer) -> list[Tensor]:
-    """The gradients that exist, in the order of the weights."""
-    return [weight.grad for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
+    """The gradients that exist, in the order of the weights; of a sparse one, its rows, each once."""
+    found = list[Tensor]()
+    for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
+        if weight.grad is not None and weight.grad.is_sparse:
+            weight.grad = each_row_once(weight.grad)
+            found.append(weight.grad.values())
+        elif weight.grad is not None:
+            found.append(weight.grad)
+    return found
 
 
 def moments_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
@@ -143,7 +207,7 @@ def _build(config: AnyOptimizer, groups: list[dict[str, Any]], *, lr: float, fus
             return uncompiled(torch.optim.AdamW)(
                 groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused
             )
-        case MuonConfig() | NewtonConfig():
+        case MuonConfig() | SparseAdamWConfig() | NewtonConfig():
             raise AssertionError("built elsewhere")
 
 

@@ -431,7 +431,8 @@ class Update(WeightUpdate):
         many_shapes = config.compile and not task.has_one_shape(config.batching)
         used = CompiledLoss(loss, task, dynamic=many_shapes) if config.compile else loss
         super().__init__(model, ranks.wrap(used), ranks, device)
-        self._optimizer = build_optimizer(config, model)  # after wrapping, which may shard the weights
+        # After wrapping, which may shard the weights. Processes exchange dense gradients; compiled code has them too.
+        self._optimizer = build_optimizer(config, model, sparse=ranks.count == 1 and not config.compile)
         self._average = Average(model, config.ema) if config.ema else None
         self._scale = LossScale(device.torch) if device.precision == "fp16" else None
         self._carried: Any = None

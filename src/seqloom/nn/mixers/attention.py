@@ -118,6 +118,7 @@ class Heads(nn.Module):
     def __init__(self, width: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
+        self.together: Callable[[Tensor], Tensor] | None = None  # W_Q, W_K and W_V in another precision
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
         for each in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(each.weight)
@@ -148,18 +149,24 @@ class Heads(nn.Module):
         With gradients, the projections are one matrix product, which saves two thirds of the backward pass's kernels.
         Without, generation would copy all weights for each token, unless they are in one chunk of memory.
         """
+        shape = (len(linears), self.num_heads, values.shape[2] // self.num_heads)
         if torch.is_grad_enabled():
-            pairs = zip(*((each.weight, each.bias) for each in linears), strict=True)
-            weight, bias = (torch.cat(parts) for parts in pairs)
+            weight, bias = self.joined(*linears)
+        elif self.together is not None and linears == (self.query, self.key, self.value):
+            every = self.together(values).view(*values.shape[:2], *shape)
+            return every.permute(2, 0, 3, 1, 4).unbind()
         elif all(_adjoin([getattr(each, name) for each in linears]) for name in ("weight", "bias")):
             rows, width = sum(len(each.weight) for each in linears), values.shape[2]
             weight = linears[0].weight.as_strided((rows, width), (width, 1))
             bias = linears[0].bias.as_strided((rows,), (1,))
         else:
             return tuple(self.split(through(each, values)) for each in linears)
-        shape = (len(linears), self.num_heads, values.shape[2] // self.num_heads)
         every = linear(values, weight, bias).view(*values.shape[:2], *shape)  # [B,T,n,H,D/H]
         return every.permute(2, 0, 3, 1, 4).unbind()
+
+    def joined(self, *linears: nn.Linear) -> tuple[Tensor, Tensor]:
+        """The weights and biases of some of the projections, one below the other."""
+        return torch.cat([each.weight for each in linears]), torch.cat([each.bias for each in linears])
 
     def join(self, values: Tensor) -> Tensor:
         """Merge heads [B,H,T,D/H] to [B,T,D] and apply W_O."""
