@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -n 2 -q
+PYTEST := $(BIN)/python -m pytest -q
 
 # Keep compiled modules and tests between runs, even if the shell forbids it.
 export PYTHONDONTWRITEBYTECODE :=
@@ -17,7 +17,7 @@ test: $(VENV)/.developing
 	$(MAKE) --no-print-directory --jobs=4 tests lint types docs
 
 tests: $(VENV)/.developing
-	$(PYTEST) -m "not soak" --durations=15
+	$(PYTEST) -n 3 -m "not soak" --durations=15
 
 # For every edit: the fast tests, lint and types at the same time.
 check: $(VENV)/.developing
@@ -25,7 +25,7 @@ check: $(VENV)/.developing
 
 # Only `make test` runs the examples in the documentation.
 fast: $(VENV)/.developing
-	SEQLOOM_DRAWS=quick $(PYTEST) -m "not soak and not slow" tests src
+	SEQLOOM_DRAWS=quick $(PYTEST) -n 2 -m "not soak and not slow" tests src
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff format --check .
@@ -36,7 +36,7 @@ types: $(VENV)/.developing
 
 # All tests with all their cases, and long ones, with new random seeds; a failing seed is printed.
 soak: $(VENV)/.soaking
-	SEQLOOM_SOAK=1 $(PYTEST) tests
+	SEQLOOM_SOAK=1 $(PYTEST) -n 2 tests
 
 # The tests of GPU kernels on a GPU. `make test` interprets those kernels on the CPU, where Triton is to be had.
 test-gpu: $(VENV)/.developing

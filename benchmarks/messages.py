@@ -32,6 +32,7 @@ TOPICS = ("billing", "delivery", "login", "refund", "repair", "returns", "shippi
 VOCABULARY, OWN = 12_000, 250  # words in all, and of each topic
 MINE, NEAR = 0.05, 0.05  # mean share of the words of the topic, and of a neighboring one
 LONGEST_SENTENCE = 18  # words
+SHORTEST, LONGEST = 40, 600  # words in a message
 MINUTES = 5.0
 
 Rows = list[tuple[str, str]]
@@ -47,7 +48,7 @@ def messages(count: int, seed: int) -> Rows:
     for _ in range(count):
         topic = int(draw.integers(len(TOPICS)))
         near = (topic + int(draw.choice((1, -1)))) % len(TOPICS)
-        length = int(np.clip(draw.lognormal(4.8, 0.5), 40, 600))
+        length = int(np.clip(draw.lognormal(4.8, 0.5), SHORTEST, LONGEST))
         mine, other = min(0.4, MINE * draw.gamma(1.0)), min(0.4, NEAR * draw.gamma(1.0))
         kinds = draw.choice(3, length, p=[1 - mine - other, mine, other])
         text = draw.choice(VOCABULARY, length, p=frequency / frequency.sum())

@@ -33,7 +33,11 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "long_attention": ({"TIME": 600, "WIDTH": 8, "WINDOW": 16, "ROUNDS": 1}, [], "ALiBi"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
     "muon": ({"STEPS": 2, "EVERY": 1, "ROWS": 2, "TIME": 4, "SIZE": "nano", "RATES": (0.01,)}, [], "muon"),
-    "messages": ({"ROWS": 80, "TEST_ROWS": 20, "VOCABULARY": 600, "OWN": 20}, [["train"]], "best of seqloom"),
+    "messages": (
+        {"ROWS": 80, "TEST_ROWS": 20, "VOCABULARY": 600, "OWN": 20, "SHORTEST": 8, "LONGEST": 8},
+        [["train"]],
+        "best of seqloom",
+    ),
     "operators": ({"ROUNDS": 1, "DEPTH": 1}, [], "per generated token"),
     "data_loading": ({"ROUNDS": 1}, [["200", "0"]], "second"),
     "search": ({"WIDTH": 8, "CENTERS": 9, "QUERIES": 20}, [["600"]], "library"),

@@ -1,7 +1,8 @@
-"""Starting is quick: `import seqloom` and `seqloom --help` load neither torch nor a hub client."""
+"""Starting is quick: `import seqloom` and `seqloom --help` load no torch and no hub client, training no compiler."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,20 @@ def test_nothing_heavy_is_imported(code: str) -> None:
 def test_what_needs_no_model_is_imported_without_torch(names: str) -> None:
     loaded = _loaded_by("import " + ", ".join(f"seqloom.{name}" for name in names.split()))
     assert "torch" not in loaded
+
+
+@pytest.mark.slow
+def test_training_and_predicting_import_no_compiler(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\n" + "good film,yes\nbad film,no\n" * 20)
+    code = f"""
+import seqloom
+run = seqloom.train({str(table)!r}, out={str(tmp_path / "run")!r}, model="gru", size="nano", epochs=1)
+seqloom.load(run.folder).predict(["good"])
+"""
+    loaded = _loaded_by(code)
+    assert "torch" in loaded
+    assert not loaded & {"sympy", "triton"}  # torch's compiler imports them: two seconds
 
 
 def _seconds(*arguments: str) -> float:

@@ -2,7 +2,9 @@
 
 python -m benchmarks.gpu attention                  all tables
 python -m benchmarks.gpu attention --only window    some of them
-python -m benchmarks.gpu.attention tune             tile sizes of our Triton kernels, each with its time
+python -m benchmarks.gpu.attention tune [TEXT...]   tile sizes of our Triton kernels, each with its time
+
+The works with a figure to reach come first.
 """
 
 import sys
@@ -193,21 +195,42 @@ def lazily(make: Callable[[], Callable[[], Sequence[Tensor]]]) -> Callable[[], S
     return lambda: prepared()()
 
 
-def masks(report: Report, case: Case, packed: Case) -> None:
-    """Masks beside FlexAttention, with full causal flash attention as a yardstick."""
-    whole = Side("full causal, SDPA flash", case.flash(), yardstick=True)
-    size = f"B={case.rows} T={case.time}"
+def window(report: Report, case: Case) -> None:
+    """A causal window beside FlexAttention, with full causal flash attention as a yardstick."""
     mask: Mask = WindowMask(WINDOW - 1, 0)
     report.compare(
-        f"window {WINDOW}, {size}",
+        f"window {WINDOW}, B={case.rows} T={case.time}",
         [
             Side(case.chosen(mask), case.ours(mask)),
             Side("FlexAttention", lazily(lambda: case.flex(windowed)), peer=True),
-            whole,
+            Side("seqloom: tiles, as a CUDA graph", lazily(lambda: recorded(case.ours(mask)))),
+            Side("full causal, SDPA flash", case.flash(), yardstick=True),
         ],
     )
-    if case.time != max(time for _, time in SIZES):
-        return  # compiling FlexAttention takes long
+
+
+def recorded(run: Callable[[], Sequence[Tensor]]) -> Callable[[], Sequence[Tensor]]:
+    """The same as a CUDA graph: what is left when the host launches nothing."""
+    found, graph, side = [], torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        found[:] = run()
+
+    def replay() -> Sequence[Tensor]:
+        graph.replay()
+        return found
+
+    return replay
+
+
+def other_masks(report: Report, case: Case) -> None:
+    """Further masks beside FlexAttention."""
+    whole = Side("full causal, SDPA flash", case.flash(), yardstick=True)
+    size = f"B={case.rows} T={case.time}"
+    packed = Case(case.rows, case.time, documents=16)
     segments = packed.segments
 
     def same_document(b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -289,47 +312,55 @@ def linear(report: Report, time: int) -> None:
 
 
 def run(report: Report) -> None:
-    """All tables of attention."""
-    for rows, time_ in SIZES:
-        case = Case(rows, time_)
-        packed = Case(rows, time_, documents=16)
-        for part in (full_attention, alibi):
-            part(report, case)
-        masks(report, case, packed)
-        del case, packed
+    """All tables of attention: first those with a figure to reach, then the others."""
+    small, large = (partial(Case, *size) for size in SIZES)
+    works: list[Callable[[], None]] = [
+        lambda: additive(report, *ADDITIVE[-1]),
+        lambda: window(report, large()),
+        lambda: alibi(report, large()),
+        lambda: window(report, small()),
+        lambda: other_masks(report, large()),
+        *(partial(linear, report, time_) for time_ in LONG),
+        lambda: alibi(report, small()),
+        lambda: full_attention(report, large()),
+        lambda: full_attention(report, small()),
+        *(partial(additive, report, *sizes) for sizes in ADDITIVE[:-1]),
+    ]
+    for work in works:
+        work()
         clean()
-    for sizes in ADDITIVE:
-        additive(report, *sizes)
-    for time_ in LONG:
-        linear(report, time_)
 
 
-def tune() -> None:
-    """Time tile sizes of the Triton kernels one after another, at the longest size."""
+def tune(only: Sequence[str]) -> None:
+    """Time tile sizes of the Triton kernels one after another, at the longest size, as CUDA graphs."""
     rows, time_ = SIZES[-1]
     case = Case(rows, time_)
     for name, mask, more in (
-        ("causal ALiBi", Causal(), {"bias": Alibi(case.slopes)}),
         (f"window {WINDOW}", WindowMask(WINDOW - 1, 0), {}),
+        ("causal ALiBi", Causal(), {"bias": Alibi(case.slopes)}),
     ):
         for function, backward in (("forward_blocks", False), ("query_blocks", True), ("key_blocks", True)):
             usual = getattr(attention_tiles, function)
-            for queries, keys, warps, stages in TILES[function]:
-                blocks = attention_tiles.TileSizes(queries, keys, warps, stages)
+            for sizes in [TILES[function][0], *NARROW_TILES[function]] if "window" in name else TILES[function]:
+                title, blocks = f"{name} {function} {sizes}", attention_tiles.TileSizes(*sizes)
+                if only and not any(text in title for text in only):
+                    continue
                 setattr(attention_tiles, function, lambda *_, blocks=blocks: blocks)
-                make = case.request(mask, **more)
-                report_time(f"{name} {function} {tuple(blocks)}", partial(tiled, case, make, backward))
+                report_time(title, partial(tiled, case, case.request(mask, **more), backward))
             setattr(attention_tiles, function, usual)
+    if only and not any(text in "additive" for text in only):
+        return
     usual_blocks = attention_additive.BLOCKS
     rows, time_, width = ADDITIVE[-1]
     vectors = [drawn(rows, 1, time_, width) for _ in range(3)]
     score = Additive(*(drawn(1, width, width) for _ in range(2)), drawn(1, width))
     places = places_of(Padded.of(torch.zeros(rows, time_, 1, device=DEVICE)))
+    asked = Request(*vectors, places, places, score=score, aligned=True)  # type: ignore[misc,arg-type]
+    upstream = torch.randn_like(vectors[0])
     for sizes in ADDITIVE_TILES:
         attention_additive.BLOCKS = attention_additive.AdditiveSizes(*sizes)
-        asked = Request(*vectors, places, places, score=score, aligned=True)  # type: ignore[misc,arg-type]
-        report_time(f"additive forward {sizes}", partial(attend, asked))
-        report_time(f"additive both {sizes}", lambda asked=asked: attend(asked).sum().backward())
+        report_time(f"additive forward {sizes}", lambda: [attend(asked)])
+        report_time(f"additive both {sizes}", lambda: torch.autograd.grad(attend(asked), vectors, upstream))
     attention_additive.BLOCKS = usual_blocks
 
 
@@ -350,21 +381,49 @@ ADDITIVE_TILES = [
 ]
 
 
-def tiled(case: Case, make: Callable[..., Request], backward: bool) -> None:
-    """One pass of the kernel `tiles`; of the backward pass alone if asked."""
+NARROW_TILES = {  # for windows: few tiles, also without a loop of their own for those that are whole
+    "forward_blocks": [
+        (128, 64, 4, 3, False),
+        (64, 64, 4, 3, False),
+        (64, 64, 4, 3, True),
+        (128, 128, 8, 3, False),
+        (128, 32, 4, 4, False),
+        (64, 128, 4, 3, False),
+    ],
+    "query_blocks": [
+        (128, 64, 8, 3, False),
+        (64, 64, 4, 3, False),
+        (64, 64, 4, 3, True),
+        (64, 64, 4, 2, False),
+        (64, 128, 4, 2, False),
+        (64, 32, 4, 3, False),
+    ],
+    "key_blocks": [
+        (64, 128, 8, 3, False),
+        (64, 64, 4, 3, False),
+        (64, 64, 4, 3, True),
+        (64, 64, 4, 2, False),
+        (64, 64, 8, 3, False),
+        (32, 64, 4, 3, False),
+    ],
+}
+
+
+def tiled(case: Case, make: Callable[..., Request], backward: bool) -> Sequence[Tensor]:
+    """One pass of the kernel `tiles`; with the backward pass if asked."""
     with using(attention="tiles"):
         output = attend(make(*case.vectors))
-    if backward:
-        torch.autograd.grad(output, case.vectors, case.upstream)
+    return torch.autograd.grad(output, case.vectors, case.upstream) if backward else [output]
 
 
-def report_time(name: str, run: Callable[[], object]) -> None:
+def report_time(name: str, run: Callable[[], Sequence[Tensor]]) -> None:
     """Print the milliseconds of a variant, or that it failed."""
     try:
         begin = time.perf_counter()
         run()
         first = time.perf_counter() - begin
-        best = min(elapsed(run, 3) for _ in range(3))
+        replay = recorded(run)
+        best = min(elapsed(replay, 10) for _ in range(3))
         print(f"{name:60} {best:8.3f} ms   (first call {first:.1f} s)", flush=True)
     except Exception:
         print(f"{name:60} failed")
@@ -372,7 +431,7 @@ def report_time(name: str, run: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    if "tune" in sys.argv[1:]:
-        tune()
+    if sys.argv[1:2] == ["tune"]:
+        tune(sys.argv[2:])
     else:
         run(Report())

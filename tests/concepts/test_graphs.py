@@ -36,7 +36,7 @@ def double_precision() -> Iterator[None]:
 
 def accuracy(folder: Path, model: str) -> float:
     """The accuracy of a run on the test set, 1,000 graphs."""
-    seqloom.train("graphs", out=folder, model=model, size="nano", steps=600, seed=1, device="cpu")
+    seqloom.train("graphs", out=folder, model=model, size="nano", steps=350, seed=1, device="cpu")
     return seqloom.load(folder).evaluate(split="test").metrics["accuracy"]
 
 

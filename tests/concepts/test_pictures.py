@@ -1,10 +1,10 @@
 """Rows 10, 12 and 37: pictures through filters and as patches; scikit-learn's digits.
 
 Recipes as they are shipped, through `seqloom.train`: the dev set chooses the weights, the test set alone is judged.
-Filters have the bound of the comparison, 98 %, for the median of three seeds (`make soak`); one seed here. The patches
-asked for 97 %, which needs a larger model than a processor trains here: `nano` reached 96.4, 96.4 and 94.4 % after 60
-epochs, and 95.0, 94.7 and 94.2 % after the 30 of `make test`, so its bounds are lower. `benchmarks/quality` has the
-commands of the full figures, `digits-cnn` and `digits-patches`.
+Filters have the bound of the comparison, 98 %, for the median of three seeds (`make soak`); here one seed trains for 15
+epochs, which gave 97.2 and 97.8 % with two seeds. The patches asked for 97 %, which needs a larger model than a
+processor trains here: `nano` reached 96.4, 96.4 and 94.4 % after 60 epochs, and 95.0, 94.7 and 94.2 % after 30, so its
+bounds are lower. `benchmarks/quality` has the commands of the full figures, `digits-cnn` and `digits-patches`.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def test_row_10_the_digits_are_split_as_the_comparison_asks(digits: Path) -> Non
 
 @pytest.mark.slow
 def test_row_10_filters_read_digits(digits: Path, tmp_path: Path) -> None:
-    assert accuracy(digits, tmp_path, "conv2d") > 0.97
+    assert accuracy(digits, tmp_path, "conv2d", epochs=15) > 0.96
 
 
 @pytest.mark.soak

@@ -7,12 +7,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom import recipes
-from seqloom.config.heads import CrfHeadConfig, LabelsHeadConfig, NumberHeadConfig, Pooling, VectorHeadConfig
+from seqloom.config.heads import (
+    CrfHeadConfig,
+    LabelsHeadConfig,
+    NextTokenHeadConfig,
+    NumberHeadConfig,
+    Pooling,
+    VectorHeadConfig,
+)
 from seqloom.config.inputs import FiltersConfig, NgramsConfig, PatchesConfig, TokensConfig, VectorsConfig
 from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, EmbedderConfig, LanguageModelConfig, SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, EncoderConfig
 from seqloom.nn.models import SequenceModel, count_parameters
+from seqloom.nn.ops.losses import aligned_rows
 from seqloom.nn.types import Batch, Loss, Padded, Pair
 from tolerances import assert_equal_up_to_rounding, largest
 
@@ -259,3 +267,18 @@ def test_dropout_acts_in_training_and_not_in_evaluation() -> None:
         model, x, _ = _losses("language-model", name)
         assert not torch.equal(model.train()(x).values, model.train()(x).values), name
         assert torch.equal(model.eval()(x).values, model.eval()(x).values), name
+
+
+def test_scores_with_room_behind_the_table_are_the_same() -> None:
+    torch.manual_seed(0)
+    head = NextTokenHeadConfig(vocab_size=70, tied=False).build(8, None)
+    for weight in (head.table, head.bias):
+        torch.nn.init.normal_(weight)
+    table, features = head.table.detach().clone(), torch.randn(3, 8)
+    assert aligned_rows(head.table) is None
+    expected = F.linear(features, head.table, head.bias)
+    head.make_room()
+    assert torch.equal(head.table, table) and head.state_dict()["table"].shape == (70, 8)
+    wide = F.linear(features, aligned_rows(head.table), aligned_rows(head.bias))
+    assert wide.shape == (3, 128)
+    assert_equal_up_to_rounding(wide[:, :70], expected, "scores")

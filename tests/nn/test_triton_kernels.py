@@ -5,14 +5,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import KernelError
-from seqloom.nn.ops import attention_additive, attention_tiles
+from seqloom.nn.ops import attention_additive, attention_single, attention_tiles, losses_fused
+from seqloom.nn.ops import linear as linear_module
 from seqloom.nn.ops.attention import Request, plain
 from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.attention_single import write_fused, write_plain
 from seqloom.nn.ops.attention_tiles import TileSizes
 from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.losses import linear_cross_entropy
+from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy
 from seqloom.nn.ops.masks import (
     BlockLocal,
     Causal,
@@ -25,7 +30,7 @@ from seqloom.nn.ops.masks import (
     Strided,
     WindowMask,
 )
-from seqloom.nn.ops.relations import Alibi, Shaw, alibi_slopes
+from seqloom.nn.ops.relations import Alibi, Buckets, Shaw, alibi_slopes
 from seqloom.nn.ops.scores import Additive, Bilinear, Dot, ScaledDot, Score
 from seqloom.nn.types import Padded, places_of
 from tolerances import assert_equal_up_to_rounding
@@ -48,6 +53,19 @@ MASKS: dict[str, Mask] = {
     "strided": Strided(3) & WindowMask(5, -1),
     "nothing": WindowMask(0, 0) & WindowMask(-2, 5),
 }
+
+BIASES = ("none", "alibi", "shaw")
+SPARSE = {"sparse": 1, "strided": 2}  # masks whose kernels are compiled apart
+
+
+def on_a_gpu(*kinds: int) -> torch.dtype:
+    """The dtype of a case: on a GPU every kind of case has another one, because each pair would be compiled anew."""
+    return DTYPES[sum(kinds) % len(DTYPES)]
+
+
+def sampled(count: int) -> pytest.MarkDecorator:
+    """So many cases where kernels are interpreted, and all on a GPU."""
+    return pytest.mark.sampled(1000 if ON_GPU else count)
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +98,14 @@ def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         small = attention_additive.AdditiveSizes(queries=16, keys=16, rows=16, dimensions=4, unroll=2)
         monkeypatch.setattr(attention_additive, "BLOCKS", small)
         monkeypatch.setattr(attention_additive, "_ROOM", 2 * 16 * 32)  # sixteen queries at a time
+        for name, size in {
+            "_MOST": 12 * 64,
+            "_LEVEL_BLOCK": 32,
+            "_SLOPE_BLOCK": 32,
+            "_SLOPE_ROWS": 4,
+            "_GROUP": 8,
+        }.items():
+            monkeypatch.setattr(losses_fused, name, size)
 
 
 def sequence(mask: Mask, *, heads: int = 1, width: int = 20, time: int | None = None) -> Request:
@@ -118,12 +144,12 @@ def assert_equal_to_plain(kernel: str, asked: Request, dtype: torch.dtype) -> No
         )
 
 
-@pytest.mark.sampled(5)
+@sampled(5)
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("bias", ["none", "alibi", "shaw"])
+@pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("mask", MASKS)
-def test_tiles_equal_plain(mask: str, bias: str, dtype: torch.dtype) -> None:
+def test_tiles_equal_plain(mask: str, bias: str) -> None:
+    dtype = on_a_gpu(SPARSE.get(mask, 0), BIASES.index(bias))
     asked = sequence(MASKS[mask])
     if bias == "alibi":
         asked = asked._replace(bias=Alibi(torch.tensor(alibi_slopes(1))))
@@ -132,15 +158,23 @@ def test_tiles_equal_plain(mask: str, bias: str, dtype: torch.dtype) -> None:
     assert_equal_to_plain("tiles", asked, dtype)
 
 
+@pytest.mark.slow
+def test_tiles_of_a_narrow_window_need_not_be_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = TileSizes(64, 32, split=False) if ON_GPU else TileSizes(16, 16, split=False)
+    for name in ("forward_blocks", "query_blocks", "key_blocks"):
+        monkeypatch.setattr(attention_tiles, name, lambda *_: sizes)
+    assert_equal_to_plain("tiles", sequence(WindowMask(20, 3) & Padding()), torch.float32)
+
+
 SCORES: dict[str, Score] = {"dot": Dot(), "scaled": ScaledDot(), "bilinear": Bilinear(torch.zeros(0))}
 
 
-@pytest.mark.sampled(1)
+@sampled(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("width", [16, 64, 65, 128] if ON_GPU else [16])
-def test_tiles_take_every_dot_product_and_width(width: int, score: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("width", [64, 65, 128] if ON_GPU else [16])
+def test_tiles_take_every_dot_product_and_width(width: int, score: str) -> None:
+    dtype = torch.bfloat16 if width in (64, 128) else torch.float32
     asked = sequence(Causal() & WindowMask(11, 0), width=width)
     scoring = Bilinear(torch.randn(1, width, width) / width) if score == "bilinear" else SCORES[score]
     if score == "dot":
@@ -154,23 +188,76 @@ def additive(asked: Request, inner: int) -> Request:
     return asked._replace(score=Additive(left, right, torch.randn(heads, inner)))
 
 
-@pytest.mark.sampled(1)
+@sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("mask", ["everything", "padding", "causal & document & padding", "prefix | causal"])
-@pytest.mark.parametrize("inner", [7, 128] if ON_GPU else [5])
-def test_additive_equals_plain(inner: int, mask: str, dtype: torch.dtype) -> None:
+def test_additive_equals_plain(mask: str, dtype: torch.dtype) -> None:
+    inner = {torch.float32: 7, torch.bfloat16: 128, torch.float16: 64}[dtype] if ON_GPU else 5
     asked = sequence(MASKS[mask], time=None if ON_GPU else 21)
     assert_equal_to_plain("additive", additive(asked, inner), dtype)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_additive_reads_another_sequence_with_padding_anywhere(dtype: torch.dtype) -> None:
+def test_additive_reads_another_sequence_with_padding_anywhere() -> None:
     asked, other = sequence(Padding(), time=19), sequence(Padding(), time=17)
     holes = other.key_places._replace(valid=torch.rand(2, 17) < 0.6)
     asked = asked._replace(key=other.key, value=other.value, key_places=holes, aligned=False)
-    assert_equal_to_plain("additive", additive(asked, 5), dtype)
+    assert_equal_to_plain("additive", additive(asked, 7), torch.float32)
+
+
+@sampled(4)
+@pytest.mark.slow
+@pytest.mark.parametrize("longest", [1024, 16], ids=["one part", "parts"])
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("mask", ["everything", "window & padding", "sparse", "nothing"])
+def test_a_single_query_equals_plain(mask: str, bias: str, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_single, "_LONGEST", longest)
+    monkeypatch.setattr(attention_single, "_TILE", 512)
+    monkeypatch.setattr(attention_single, "_SCAN", 16)
+    dtype = on_a_gpu(BIASES.index(bias))
+    whole = sequence(MASKS[mask], heads=2, time=50)
+    if bias == "alibi":
+        whole = whole._replace(bias=Alibi(torch.tensor(alibi_slopes(2))))
+    if bias == "shaw":  # T5 here: Shaw's values are refused
+        whole = whole._replace(bias=Buckets(torch.randn(8, 2), False, 20))
+    for query in (0, 49):
+        asked = whole.rows(query, query + 1)
+        rounded = [tensor.to(dtype) for tensor in asked.tensors()]
+        with using(attention="single"), torch.no_grad():
+            found = attend(asked.refill(iter(rounded)))
+        expected = plain(asked.refill(iter([tensor.double() for tensor in rounded])))
+        if dtype == torch.float16:
+            found = found.bfloat16()
+        assert_equal_up_to_rounding(found, expected.to(found.dtype), f"{mask} {bias} {dtype} {query}")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_product_of_one_row_equals_plain_or_is_refused(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(linear_module, "_TILE", 64)
+    monkeypatch.setattr(linear_module, "_WIDEST", 16)
+    weight, shift = torch.randn(37, 40)[:, :37], torch.randn(37) if bias else None
+    values = torch.randn(1, 1, 37)
+    with torch.no_grad():
+        found = linear_module.one_row(values, weight, shift)
+    assert_equal_up_to_rounding(found, F.linear(values, weight, shift), "one row")
+    with pytest.raises(KernelError, match="no gradient"):
+        linear_module.one_row(values, weight, shift)
+    for wrong, reason in ((values.expand(2, 1, 37), "one row"), (values.double(), "one dtype")):
+        with torch.no_grad(), pytest.raises(KernelError, match=reason):
+            linear_module.one_row(wrong, weight, shift)
+
+
+def test_a_key_and_a_value_are_written_as_by_the_plain_operator() -> None:
+    torch.manual_seed(0)
+    key, value = torch.randn(2, 3, 1, 2, 20).permute(2, 0, 1, 3, 4)[:, :, :, :1].expand(2, -1, -1, -1, -1)
+    buffers = [[torch.zeros(2, 3, 9, 20)[:, :, :7] for _ in range(2)] for _ in range(2)]
+    column = torch.tensor([6, 2])[:, None, None, None]
+    for (keys, values), write in zip(buffers, (write_plain, write_fused), strict=True):
+        write(keys, values, column, key, value + 1)
+    assert torch.equal(buffers[0][0], buffers[1][0]) and torch.equal(buffers[0][1], buffers[1][1])
+    assert buffers[0][0][0, :, 6].equal(key[0, :, 0])
 
 
 def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
@@ -185,6 +272,11 @@ def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
         ("tiles", tiles._replace(dropout=0.1), "dropout"),
         ("tiles", tiles._replace(bias=learned), "no gradient for the slopes"),
         ("tiles", sums, "additive"),
+        ("single", tiles, "one query for each row"),
+        ("single", sums.rows(3, 4), "additive"),
+        ("single", tiles.rows(3, 4)._replace(dropout=0.1), "dropout"),
+        ("single", tiles.rows(3, 4)._replace(bias=Shaw(*torch.randn(2, 9, 20))), "Shaw"),
+        ("single", tiles.rows(3, 4)._replace(bias=learned), "no gradient"),
         ("tiles", sequence(Causal(), width=129), "at most 128"),
         ("tiles", tiles.refill(iter([one.double() for one in tiles.tensors()])), "float64"),
         ("additive", tiles, "only the additive score"),
@@ -195,6 +287,62 @@ def test_triton_kernels_refuse_what_they_cannot_compute() -> None:
     for kernel, asked, reason in cases:
         with using(attention=kernel), pytest.raises(KernelError, match=reason):
             attend(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "bias", "smoothing", "weighted", "classes"),
+    [
+        (torch.float32, True, 0.1, True, 50),
+        (torch.float32, False, 0.0, False, 64),
+        (torch.float32, True, 0.0, True, 3),
+        (torch.bfloat16, True, 0.1, True, 50),
+    ],
+    ids=str,
+)
+def test_the_fused_loss_equals_plain(
+    dtype: torch.dtype, bias: bool, smoothing: float, weighted: bool, classes: int
+) -> None:
+    torch.manual_seed(0)
+    rows = 2000 if ON_GPU else 21
+    classes = classes * (200 if ON_GPU else 1)
+    inputs = [torch.randn(rows, 8), torch.randn(classes, 8), torch.randn(classes)][: 2 + bias]
+    targets, weights = torch.randint(classes, (rows,)), torch.rand(rows)
+    weights[::3] = 0
+    if weighted:
+        targets[::3] = -100
+    more = {"smoothing": smoothing, "weights": weights if weighted else None}
+    found, expected = [], []
+    for made, run, kind in (
+        (found, fused_linear_cross_entropy, dtype),
+        (expected, linear_cross_entropy, torch.float64),
+    ):
+        leaves = [one.to(dtype).to(kind).requires_grad_() for one in inputs]
+        if weighted and run is fused_linear_cross_entropy:  # rows of weight zero do not matter
+            leaves[0] = leaves[0].detach().index_fill(0, torch.arange(0, rows, 3), torch.nan).requires_grad_()
+        loss = run(leaves[0], leaves[1], leaves[2] if bias else None, targets, **more)
+        made += [loss.weight, loss.total, *torch.autograd.grad(loss.total / 3, leaves)]
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert_equal_up_to_rounding(one.to(dtype), other.to(dtype), f"{dtype} {number}")
+
+
+def test_the_fused_loss_under_autocast_keeps_float32_gradients_and_refuses_other_dtypes() -> None:
+    torch.manual_seed(0)
+    x, table, targets = torch.randn(9, 8), torch.randn(11, 8, requires_grad=True), torch.randint(11, (9,))
+    with torch.autocast(x.device.type, torch.bfloat16):
+        found, expected = (
+            torch.autograd.grad(run(x, table, None, targets).total, table)[0]
+            for run in (fused_linear_cross_entropy, linear_cross_entropy)
+        )
+    assert found.dtype == torch.float32
+    assert_equal_up_to_rounding(found.bfloat16(), expected.bfloat16(), "autocast")
+    with torch.no_grad():
+        assert not fused_linear_cross_entropy(x, table, None, targets).total.requires_grad
+    with pytest.raises(KernelError, match="float64"):
+        fused_linear_cross_entropy(x.double(), table.double(), None, targets)
+    total = fused_linear_cross_entropy(x, table, None, targets).total
+    with pytest.raises(KernelError, match="no second derivative"):
+        torch.autograd.grad(total, table, create_graph=True)
 
 
 @pytest.mark.parametrize("kernel", ["tiles", "additive"])

@@ -66,7 +66,7 @@ def test_what_takes_quadratic_time_is_not_taken_for_linear() -> None:
     assert is_linear(lambda text: sum(1 for _ in text), "a", 800_000)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", RUNS)
@@ -77,7 +77,7 @@ def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(ki
         assert is_linear(call, unit, SIZE // 2)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", RUNS)
@@ -86,7 +86,7 @@ def test_fitting_on_a_million_times_one_character_takes_linear_time(kind: str, u
     assert is_linear(lambda text: fit(KINDS[kind](), [text]), unit, SIZE // 2)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", NESTED)

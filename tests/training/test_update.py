@@ -11,19 +11,24 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from seqloom import recipes
+from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import AdamWConfig, PacksConfig, SgdConfig
 from seqloom.errors import DurableError
-from seqloom.nn.types import Batch, Loss, Padded, count_rows
+from seqloom.nn.ops import attention_fast
+from seqloom.nn.types import Batch, Loss, Padded, Pair, count_rows
+from seqloom.recipes.families import Dimensions
 from seqloom.training import loss as loss_module
 from seqloom.training import step as scaling
 from seqloom.training import step as tallying
-from seqloom.training.devices import Alone, HalvedError, OutOfMemoryError, ran_out
+from seqloom.training.devices import Alone, HalvedError, OutOfMemoryError, choose_device, ran_out
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update, moved, rows_of
 from update_common import CASES, HERE, PLAIN, Asked, Continued, assert_same, batch_of, copied, drawn, take, updating
 
 CASE = CASES["classify, cnn"]
 READING = CASES["lm, lstm"]
+SMALLEST = Dimensions("nano", width=8, layers=1, heads=2)
 EVERYTHING = replace(PLAIN, ema=0.9, clip_norm=0.5)
 NAN, INFINITE = float("nan"), float("inf")
 
@@ -454,6 +459,32 @@ def test_a_loss_is_compiled_once_for_packed_batches_with_layouts(monkeypatch: py
         x = Padded.of(tokens, segments=segments)
         take(update, Batch(x._replace(shared=x.layout), tokens), TrainingState())
     assert len(made) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", ["gpt", "translator"])
+def test_the_loss_of_attention_compiles_as_one_graph_with_the_kernels_of_a_gpu(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(attention_fast.ORDERS, "cpu", attention_fast.ORDERS["cuda"])
+    monkeypatch.setattr(loss_module, "COMPILER", "eager")
+    compiler = torch.compile  # it refuses to split the graph
+    monkeypatch.setattr(torch, "compile", lambda run, **more: compiler(run, fullgraph=True, **more))
+    torch.manual_seed(0)
+    tokens = torch.randint(5, 30, (2, 3, 9))
+    whole, ragged = Padded.of(tokens[0]), Padded.of(tokens[0], torch.tensor([9, 4, 2]))
+    if kind == "gpt":
+        model = recipes.language_model("gpt", vocab_size=30, size=SMALLEST).build()
+        batch = Batch(whole, tokens[1])
+    else:
+        source = TokensConfig(vocab_size=30)
+        model = recipes.translator("transformer", source=source, target_vocab_size=30, size=SMALLEST).build()
+        batch = Batch(Pair(ragged, ragged), tokens[1] * ragged.valid)
+    task, plain = Asked(), loss_module.LossOf(model.eval(), choose_device("cpu", "float32"))
+    compiled = loss_module.CompiledLoss(plain, task, dynamic=kind == "translator")
+    found, expected = (run(task, batch, None)[0] for run in (compiled, plain))
+    assert_close(found, expected)
 
 
 # --- no waiting for the device ---------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ The plain way (`steps.py`) launches every kernel of every layer for every token,
 launches are recorded once. Rows that have ended go on until the next look, and what they write means nothing; when
 half of the rows have ended, the others move to a smaller buffer.
 
-Attention reads the first columns of its buffer: 256, 512, and so on, as far as the longest row needs; each number of
-columns is a graph of its own. Only `cuda_graphs` asks for this.
+Attention reads the first columns of its buffer: 1,024, 2,048, and so on, as far as the longest row needs; each number
+of columns is a graph of its own. Only `cuda_graphs` asks for this.
 """
 
 import warnings
@@ -29,7 +29,7 @@ from seqloom.nn.taps import taps
 from seqloom.nn.types import Padded, first_columns, once_each, select_rows
 
 MOST_UNSEEN = 16  # tokens between two looks of the host
-FEWEST_COLUMNS = 256  # that attention reads: fewer would hardly be faster
+FEWEST_COLUMNS = 1024  # that attention reads: most kernels skip empty ones, and each number of columns is a graph
 
 
 def require_buffers(model: SteppedRows, device: torch.device) -> None:

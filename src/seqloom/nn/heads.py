@@ -5,7 +5,7 @@ sequence of length one.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -25,15 +25,19 @@ from seqloom.config.heads import (
 )
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
+from seqloom.nn.ops.linear import one_row, one_row_refuses
 from seqloom.nn.ops.losses import (
+    ALIGNED,
     MOST_SCORES,
     aligned_linear_cross_entropy,
+    aligned_rows,
     binary_cross_entropy,
     chunked_linear_cross_entropy,
     cross_entropy,
     cross_entropy_curvature,
     squared_error,
 )
+from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy, fused_refuses
 from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Loss, Padded
@@ -330,6 +334,19 @@ class NextTokenHead(Head):
             self.narrow = nn.Linear(width, fresh.shape[1], bias=False)
         self.matrix: Callable[[Tensor], Tensor] | None = None  # E x + b in other precision, for prediction
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.table.is_cuda and not hasattr(self.table, "full_tensor"):  # sharded tables stay as they are
+            self.make_room()
+        return self
+
+    def make_room(self) -> None:
+        """Store table and bias with room behind them for a whole number of `ALIGNED` tokens."""
+        for weight in (self.table, self.bias):
+            if aligned_rows(weight) is None:
+                room = weight.new_zeros(len(weight) + -len(weight) % ALIGNED, *weight.shape[1:])
+                weight.data = room[: len(weight)].copy_(weight.detach())
+
     def _narrowed(self, features: Tensor) -> Tensor:
         return self.narrow(features) if hasattr(self, "narrow") else features
 
@@ -337,6 +354,12 @@ class NextTokenHead(Head):
         features = self._narrowed(features)
         if self.matrix is not None and not torch.is_grad_enabled():
             return self.matrix(features)
+        if self.table.is_cuda and not torch.is_grad_enabled():
+            if one_row_refuses(features, self.table) is None:
+                return one_row(features, self.table, self.bias)
+            table, bias = aligned_rows(self.table), aligned_rows(self.bias)
+            if table is not None and bias is not None:
+                return F.linear(features, table, bias)[..., : len(self.table)]
         return F.linear(features, self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
@@ -352,8 +375,11 @@ class NextTokenHead(Head):
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
         features = self._narrowed(features)
-        compiled = compiling and len(features) * len(self.table) <= MOST_SCORES
-        run = aligned_linear_cross_entropy if compiled else chunked_linear_cross_entropy
+        run: Callable[..., Loss] = chunked_linear_cross_entropy
+        if features.is_cuda and fused_refuses(features, self.table) is None:
+            run = fused_linear_cross_entropy
+        elif compiling and len(features) * len(self.table) <= MOST_SCORES:
+            run = aligned_linear_cross_entropy
         return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:

@@ -28,6 +28,7 @@ from seqloom.nn.mixers.contract import AnyCausal, CausalMixer, ConditionedMixer,
 from seqloom.nn.mixers.cross import CrossAttention, CrossSource
 from seqloom.nn.ops.activations import ACTIVATIONS
 from seqloom.nn.ops.dropout import Dropout
+from seqloom.nn.ops.linear import through
 from seqloom.nn.positions import Positions
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Once, Padded
@@ -79,10 +80,9 @@ class FeedForward(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Apply the layer to the last axis."""
-        inner = self.inward(values)
+        inner = through(self.inward, values)
         active = F.silu(inner) * self.gate(values) if self.activation is None else self.activation(inner)
-        result: Tensor = self.outward(self.dropout(self.hidden(active)))
-        return result
+        return through(self.outward, self.dropout(self.hidden(active)))
 
 
 class Around(nn.Module):

@@ -21,13 +21,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from seqloom import files as durable
 from seqloom.config.training import TrainingConfig
@@ -38,6 +36,9 @@ from seqloom.files.layouts import CheckpointFile
 from seqloom.files.tensors import from_bytes, not_finite, to_bytes
 from seqloom.training.devices import Ranks
 from seqloom.training.state import FORMAT, Machine, TrainingState
+
+if TYPE_CHECKING:  # importing it takes a second, and only `--shard` makes such tensors
+    from torch.distributed.tensor import DTensor
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -75,7 +76,7 @@ def leaves_of(state: Any) -> list[Tensor]:
 
 def plain(tensor: Tensor) -> Tensor:
     """Return the complete tensor: a tensor that is sharded over ranks is gathered."""
-    whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    whole: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor
     return whole
 
 
@@ -154,13 +155,21 @@ class ShardPart(NamedTuple):
 
 def part_of(tensors: Mapping[str, Tensor]) -> ShardPart:
     """The part of each tensor that this process holds, and its place."""
-    places = {name: _place(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
+    places = {name: _place(tensor) for name, tensor in tensors.items() if is_sharded(tensor)}
     detached = {name: tensor.detach() for name, tensor in tensors.items()}
-    own = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in detached.items()}
+    own = {name: tensor.to_local() if is_sharded(tensor) else tensor for name, tensor in detached.items()}
     return ShardPart(own, places)
 
 
-def _place(tensor: DTensor) -> ShardPlace:
+def is_sharded(tensor: Tensor) -> "TypeGuard[DTensor]":
+    """Whether each process holds a part of a tensor."""
+    return hasattr(tensor, "full_tensor")
+
+
+def _place(tensor: "DTensor") -> ShardPlace:
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
     if tensor.placements != (Shard(0),):
         raise NotImplementedError(f"a tensor split as {tensor.placements}")  # fully_shard on one axis splits on axis 0
     offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)[1]
@@ -198,7 +207,7 @@ def _joined(name: str, shape: tuple[int, ...], pieces: Sequence[tuple[int, Tenso
 def put_whole(target: Tensor, whole: Tensor) -> None:
     """Copy a complete tensor into a weight, or into this process's part of it."""
     with torch.no_grad():
-        if isinstance(target, DTensor) and not isinstance(whole, DTensor):
+        if is_sharded(target) and not is_sharded(whole):
             own, first = target.to_local(), _place(target).first
             own.copy_(whole[first : first + len(own)])
         else:

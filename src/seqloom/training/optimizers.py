@@ -9,7 +9,8 @@ by the host is cheaper, and on devices without such kernels it is necessary.
 Weight decay applies to tensors with two or more axes: not to biases and the gains of norms.
 """
 
-from typing import Any
+import inspect
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +28,14 @@ from seqloom.config.training import (
 )
 from seqloom.errors import ConfigError
 from seqloom.training import table_gradients
+from seqloom.training.checkpoint import is_sharded
 from seqloom.training.muon import Muon, hidden_matrices
 from seqloom.training.sparse_adamw import SparseAdamW
 from seqloom.training.table_gradients import RowGradients, each_row_once, give_rows, lookup_tables
 
 FUSED = ("cpu", "cuda")  # kinds of device whose fused kernels divide by `grad_scale`
 HOLDING = ("cuda",)  # and check `found_inf`; on the CPU a check by the host is faster
+Kind = TypeVar("Kind", bound=Optimizer)
 
 
 def build_optimizer(config: TrainingConfig, model: nn.Module, *, sparse: bool = False) -> Optimizer:
@@ -43,7 +46,7 @@ def build_optimizer(config: TrainingConfig, model: nn.Module, *, sparse: bool = 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise ConfigError("all weights are frozen, so there is nothing to train", fix="freeze fewer weights")
-    sharded = hasattr(weights[0], "full_tensor")  # torch has no fused SGD for sharded weights
+    sharded = is_sharded(weights[0])  # torch has no fused SGD for sharded weights
     fused = weights[0].device.type in FUSED and not (isinstance(config.optimizer, SgdConfig) and sharded)
     sparse = sparse and weights[0].device.type == "cpu"
     tables = [table for table in lookup_tables(model) if sparse and table.numel() >= table_gradients.LARGE]
@@ -93,7 +96,9 @@ def _muon(
     if not matrices:
         raise ConfigError("muon trains matrices between hidden vectors, and this model has none", fix="use adamw")
     groups = [{"params": matrices, "weight_decay": config.weight_decay, "fused": fused}]
-    return Muon(groups, _rest(config, weights, matrices, lr=lr, fused=fused), lr=lr, momentum=config.momentum)
+    return uncompiled(Muon)(
+        groups, _rest(config, weights, matrices, lr=lr, fused=fused), lr=lr, momentum=config.momentum
+    )
 
 
 def _tables(model: nn.Module, weights: list[nn.Parameter], *, sharded: bool) -> list[Tensor]:
@@ -118,7 +123,7 @@ def _sparse_adamw(
     """AdamW by touched rows for these tables, and AdamW for the rest."""
     group: dict[str, Any] = {"params": tables, "weight_decay": config.weight_decay, "fused": fused}
     group |= {"betas": (config.beta1, config.beta2), "eps": config.eps}
-    return SparseAdamW([group], _rest(config, weights, tables, lr=lr, fused=fused), lr=lr)
+    return uncompiled(SparseAdamW)([group], _rest(config, weights, tables, lr=lr, fused=fused), lr=lr)
 
 
 def _rest(
@@ -183,14 +188,27 @@ def moments_of(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
     }
 
 
+def uncompiled(kind: type[Kind]) -> type[Kind]:
+    """The same optimizer without torch's wrappers, which import its compiler: two seconds of every run."""
+    wrapped = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    bare = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
+    return type(kind.__name__, (kind,), {**bare, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+
+
 def _build(config: AnyOptimizer, groups: list[dict[str, Any]], *, lr: float, fused: bool) -> Optimizer:
     match config:
         case SgdConfig():
-            return torch.optim.SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+            return uncompiled(torch.optim.SGD)(
+                groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused
+            )
         case AdamConfig():
-            return torch.optim.Adam(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+            return uncompiled(torch.optim.Adam)(
+                groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused
+            )
         case AdamWConfig():
-            return torch.optim.AdamW(groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+            return uncompiled(torch.optim.AdamW)(
+                groups, lr=lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused
+            )
         case MuonConfig() | SparseAdamWConfig() | NewtonConfig():
             raise AssertionError("built elsewhere")
 

@@ -102,7 +102,7 @@ def test_healthy_runs_of_taggers_and_of_numbers_have_no_finding(tmp_path: Path) 
     tagged = train("movies", out=tmp_path / "tag", model="bilstm", epochs=3, **usual)
     assert tagged.metrics["f1"] > 0.9 and diagnose(tagged.folder).codes == ()
     draws, lines = random.Random(0), ["text,score"]
-    for _ in range(2_000):
+    for _ in range(1_200):
         words = draws.choices(["a", "b", "c", "good", "bad"], k=draws.randint(3, 12))
         lines.append(f"{' '.join(words)},{words.count('good') - words.count('bad') + draws.gauss(0, 0.1):.3f}")
     (tmp_path / "scores.csv").write_text("\n".join(lines) + "\n")

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.mixers import (
@@ -33,6 +32,8 @@ from seqloom.nn.mixers.contract import CausalMixer, Mixer
 from seqloom.nn.mixers.growing import Growing
 from seqloom.nn.ops.attention import Request
 from seqloom.nn.ops.attention_fast import attend
+from seqloom.nn.ops.attention_single import write
+from seqloom.nn.ops.linear import linear, through
 from seqloom.nn.ops.masks import (
     BlockLocal,
     Causal,
@@ -119,9 +120,9 @@ class Heads(nn.Module):
         self.num_heads = num_heads
         self.together: Callable[[Tensor], Tensor] | None = None  # W_Q, W_K and W_V in another precision
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
-        for linear in (self.query, self.key, self.value, self.output):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        for each in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(each.weight)
+            nn.init.zeros_(each.bias)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -133,7 +134,7 @@ class Heads(nn.Module):
         """Store W_Q, W_K and W_V in one chunk of memory, so that a GPU can multiply by all of them at once."""
         linears = (self.query, self.key, self.value)
         for name in ("weight", "bias"):
-            parts = [getattr(linear, name) for linear in linears]
+            parts = [getattr(each, name) for each in linears]
             for part, laid in zip(parts, torch.cat([part.detach() for part in parts]).chunk(len(parts)), strict=True):
                 part.data = laid
 
@@ -159,8 +160,8 @@ class Heads(nn.Module):
             weight = linears[0].weight.as_strided((rows, width), (width, 1))
             bias = linears[0].bias.as_strided((rows,), (1,))
         else:
-            return tuple(self.split(linear(values)) for linear in linears)
-        every = F.linear(values, weight, bias).view(*values.shape[:2], *shape)  # [B,T,n,H,D/H]
+            return tuple(self.split(through(each, values)) for each in linears)
+        every = linear(values, weight, bias).view(*values.shape[:2], *shape)  # [B,T,n,H,D/H]
         return every.permute(2, 0, 3, 1, 4).unbind()
 
     def joined(self, *linears: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -169,8 +170,7 @@ class Heads(nn.Module):
 
     def join(self, values: Tensor) -> Tensor:
         """Merge heads [B,H,T,D/H] to [B,T,D] and apply W_O."""
-        joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
-        return joined
+        return through(self.output, values.transpose(1, 2).flatten(-2))
 
 
 def _adjoin(tensors: Sequence[Tensor]) -> bool:
@@ -406,9 +406,7 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache | CacheBuffer]):
         layout, size = x.layout, inner.keys.shape[2]
         ring = layout.once(("ring", inner.seen, size), lambda: Ring.of(x, inner.seen, size))
         query, key, value = self.project(x, ring.query, layout)
-        column = ring.column.expand_as(key)
-        inner.keys.scatter_(2, column, key)
-        inner.values.scatter_(2, column, value)
+        write(inner.keys, inner.values, ring.column, key, value)
         request = self.request((query, inner.keys, inner.values), ring.query, layout, extra=Padding())
         request = request._replace(key_places=ring.keys, aligned=False)
         return self.answer(x, request), inner._replace(seen=ring.seen)

@@ -2,6 +2,7 @@
 
     edges     an edge list, one score per edge
     regions   on the CPU: parts of the keys by torch's fused kernel, merged
+    single    on a GPU: one query for each row, without gradients
     additive  on a GPU: the additive score
     tiles     on a GPU: any mask that is a range of keys for each query
     slopes    ALiBi inside the keys, by torch's fused kernel
@@ -22,16 +23,17 @@ from seqloom.nn.ops.attention_blocked import BLOCKED
 from seqloom.nn.ops.attention_edges import EDGES
 from seqloom.nn.ops.attention_regions import REGIONS
 from seqloom.nn.ops.attention_sdpa import SDPA
+from seqloom.nn.ops.attention_single import SINGLE
 from seqloom.nn.ops.attention_slopes import SLOPES
 from seqloom.nn.ops.attention_tiles import TILES
 from seqloom.nn.ops.kernels import Choice, named, report_choice
 
-KERNELS: tuple[Kernel, ...] = (EDGES, REGIONS, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN)
+KERNELS: tuple[Kernel, ...] = (EDGES, REGIONS, SINGLE, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN)
 ORDERS: dict[str, tuple[Kernel, ...]] = {
     "cpu": (EDGES, REGIONS, BLOCKED, SDPA, PLAIN),
     # Causal ALiBi on an H200, 8 x 12 heads of 64 numbers and 4,096 elements in bfloat16, forward and backward: tiles
     # 2.92 ms and 0.24 GiB, slopes 3.14 ms and 0.41 GiB. Longer sequences and float16 were not measured.
-    "cuda": (EDGES, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN),
+    "cuda": (EDGES, SINGLE, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN),
 }
 ANYWHERE = (EDGES, BLOCKED, SDPA, PLAIN)  # the order on other devices
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ class Choice(NamedTuple):
     refused: Mapping[str, str]  # kernel -> reason
 
 
+TRITON_INSTALLED = find_spec("triton") is not None  # looked up here: compilers cannot trace a search for packages
 OPERATORS = ("attention", "linear_attention", "recurrence", "convolution")
 
 _named: ContextVar[Mapping[str, str]] = ContextVar("kernels named by the user", default={})  # noqa: B039 never written to
@@ -45,13 +45,17 @@ def plainly() -> Iterator[None]:
         yield
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # compilers cannot read context variables
 def named(operator: str) -> str | None:
     """Return the kernel that the user named for an operator, or None to choose freely.
 
     Compiled code keeps the kernels that were named when it was compiled.
     """
     return _named.get().get(operator)
+
+
+# Compilers cannot read context variables. `torch.compiler.assume_constant_result` does the same, but imports the
+# compiler, which would take two seconds of every command.
+named._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 KernelObserver = Callable[[str, Choice], None]  # the operator, and its kernel
@@ -79,7 +83,7 @@ def report_choice(operator: str, choice: Callable[[], Choice]) -> None:
 
 def triton_refuses(device: torch.device) -> str | None:
     """Return why kernels written in Triton cannot run on a device; with TRITON_INTERPRET=1 they run on the CPU."""
-    if not _triton_installed():
+    if not TRITON_INSTALLED:
         return "it needs the package triton, which is not installed"
     if device.type == "cuda" or triton_interpreted():
         return None
@@ -89,8 +93,3 @@ def triton_refuses(device: torch.device) -> str | None:
 def triton_interpreted() -> bool:
     """Whether Triton interprets its kernels instead of compiling them; it reads the variable when they are defined."""
     return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-@cache
-def _triton_installed() -> bool:
-    return find_spec("triton") is not None

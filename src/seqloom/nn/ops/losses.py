@@ -120,6 +120,17 @@ ALIGNED = 64  # classes: matrix products in half precision are several times slo
 MOST_SCORES = 2**32  # that a compiled loss holds at once
 
 
+def aligned_rows(weight: Tensor) -> Tensor | None:
+    """The weight with further rows from the memory behind it, up to a multiple of `ALIGNED`; None if it ends before.
+
+    What is in these rows does not matter: each row of a matrix is the weight of one class.
+    """
+    rows, end = len(weight) + -len(weight) % ALIGNED, weight.untyped_storage().nbytes() // weight.element_size()
+    if not weight.is_contiguous() or weight.storage_offset() + rows * weight[0].numel() > end:
+        return None
+    return weight.detach().as_strided((rows, *weight.shape[1:]), weight.stride())
+
+
 def aligned_linear_cross_entropy(
     features: Tensor,
     weight: Tensor,
