@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqloom.errors import KernelError
 from seqloom.nn.ops.attention import Kernel, Request
-from seqloom.nn.ops.kernels import triton_refuses
+from seqloom.nn.ops.kernels import on_its_device, triton_refuses
 from seqloom.nn.ops.masks import Causal, Everything
 from seqloom.nn.ops.relations import Alibi, NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, scaled
@@ -102,6 +102,7 @@ def _tiles(request: Request) -> Tensor:
 
 
 @torch.library.custom_op("seqloom::attention_tiles", mutates_args=())
+@on_its_device
 def _forward(
     query: Tensor,
     key: Tensor,
@@ -153,6 +154,7 @@ def _(query: Tensor, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @torch.library.custom_op("seqloom::attention_tiles_backward", mutates_args=())
+@on_its_device
 def _backward(
     upstream: Tensor,
     pulls: Tensor | None,  # [B,H,T,2R+1] the gradient of the weights on distances
