@@ -341,7 +341,7 @@ def tune(only: Sequence[str]) -> None:
     ):
         for function, backward in (("forward_blocks", False), ("query_blocks", True), ("key_blocks", True)):
             usual = getattr(attention_tiles, function)
-            for sizes in [TILES[function][0], *NARROW_TILES[function]] if "window" in name else TILES[function]:
+            for sizes in TILES[function]:
                 title, blocks = f"{name} {function} {sizes}", attention_tiles.TileSizes(*sizes)
                 if only and not any(text in title for text in only):
                     continue
@@ -379,34 +379,6 @@ ADDITIVE_TILES = [
     (32, 64, 16, 128, 4),
     (128, 64, 16, 128, 4),
 ]
-
-
-NARROW_TILES = {  # for windows: few tiles, also without a loop of their own for those that are whole
-    "forward_blocks": [
-        (128, 64, 4, 3, False),
-        (64, 64, 4, 3, False),
-        (64, 64, 4, 3, True),
-        (128, 128, 8, 3, False),
-        (128, 32, 4, 4, False),
-        (64, 128, 4, 3, False),
-    ],
-    "query_blocks": [
-        (128, 64, 8, 3, False),
-        (64, 64, 4, 3, False),
-        (64, 64, 4, 3, True),
-        (64, 64, 4, 2, False),
-        (64, 128, 4, 2, False),
-        (64, 32, 4, 3, False),
-    ],
-    "key_blocks": [
-        (64, 128, 8, 3, False),
-        (64, 64, 4, 3, False),
-        (64, 64, 4, 3, True),
-        (64, 64, 4, 2, False),
-        (64, 64, 8, 3, False),
-        (32, 64, 4, 3, False),
-    ],
-}
 
 
 def tiled(case: Case, make: Callable[..., Request], backward: bool) -> Sequence[Tensor]:

@@ -29,6 +29,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.capture import fill
 from seqloom.nn.mixers.attention import Heads
 from seqloom.nn.mixers.contract import StateStanding
+from seqloom.nn.ops.kernels import launches_are_free, observing
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded, count_rows, first_columns, once_each, select_rows
 from seqloom.text.special_tokens import COUNT
@@ -126,6 +127,16 @@ def test_recorded_steps_translate_as_plain_ones(name: str, recorder: Recorder) -
     assert_alike(found, expected)
 
 
+def test_kernels_for_one_row_are_compiled_and_recorded_only_for_graphs(recorder: Recorder) -> None:
+    model, seen = language_model("gpt"), list[tuple[bool, int]]()
+    with observing(lambda *_: seen.append((launches_are_free(), recorder.recorded))):
+        continued(model, prompts(), GreedyConfig())
+        assert {free for free, _ in seen} == {False}
+        continued(model, prompts(), GreedyConfig(cuda_graphs=True))
+    layers = sum(isinstance(module, Heads) for module in model.modules())
+    assert seen.count((True, 0)) >= 2 * layers, "kernels run once before the first graph is recorded"
+
+
 def assert_alike(found: Any, expected: Any) -> None:
     for row, other in zip(found, expected, strict=True):
         for one, two in zip(row, other, strict=True):
@@ -140,9 +151,14 @@ def test_without_a_graph_tokens_are_the_same_and_the_reason_is_told(monkeypatch:
     expected = continued(language_model("gpt"), prompts(), GreedyConfig())
     monkeypatch.setattr(decode, "require_buffers", lambda *_: None)
     monkeypatch.setattr(decode, "GraphRecorder", lambda _: fails)
-    with pytest.warns(RuntimeWarning, match="without a CUDA graph: operation not permitted$"):
+    free = list[bool]()
+    with (
+        pytest.warns(RuntimeWarning, match="without a CUDA graph: operation not permitted$"),
+        observing(lambda *_: free.append(launches_are_free())),
+    ):
         found = continued(language_model("gpt"), prompts(), GreedyConfig(cuda_graphs=True))
     assert_alike(found, expected)
+    assert any(free) and not free[-1], "without a graph, launches cost time"
 
 
 def test_what_cannot_be_generated_on_buffers_is_refused() -> None:

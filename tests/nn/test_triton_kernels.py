@@ -1,21 +1,24 @@
 """The Triton kernels equal the plain operator: interpreted on the CPU, compiled under `make test-gpu`."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from seqloom.errors import KernelError
 from seqloom.nn.ops import attention_additive, attention_single, attention_tiles, losses_fused
 from seqloom.nn.ops import linear as linear_module
 from seqloom.nn.ops.attention import Request, plain
-from seqloom.nn.ops.attention_fast import attend
-from seqloom.nn.ops.attention_single import write_fused, write_plain
+from seqloom.nn.ops.attention_fast import attend, reason_against
+from seqloom.nn.ops.attention_single import SINGLE, write_fused, write_plain
 from seqloom.nn.ops.attention_tiles import TileSizes
-from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.kernels import launched_by_a_graph, on_its_device, using
 from seqloom.nn.ops.losses import linear_cross_entropy
 from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy
 from seqloom.nn.ops.masks import (
@@ -55,6 +58,7 @@ MASKS: dict[str, Mask] = {
 }
 
 BIASES = ("none", "alibi", "shaw")
+SINGLE_BIASES = ("none", "alibi", "t5")  # Shaw's values are refused
 SPARSE = {"sparse": 1, "strided": 2}  # masks whose kernels are compiled apart
 
 
@@ -158,14 +162,6 @@ def test_tiles_equal_plain(mask: str, bias: str) -> None:
     assert_equal_to_plain("tiles", asked, dtype)
 
 
-@pytest.mark.slow
-def test_tiles_of_a_narrow_window_need_not_be_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = TileSizes(64, 32, split=False) if ON_GPU else TileSizes(16, 16, split=False)
-    for name in ("forward_blocks", "query_blocks", "key_blocks"):
-        monkeypatch.setattr(attention_tiles, name, lambda *_: sizes)
-    assert_equal_to_plain("tiles", sequence(WindowMask(20, 3) & Padding()), torch.float32)
-
-
 SCORES: dict[str, Score] = {"dot": Dot(), "scaled": ScaledDot(), "bilinear": Bilinear(torch.zeros(0))}
 
 
@@ -209,17 +205,17 @@ def test_additive_reads_another_sequence_with_padding_anywhere() -> None:
 @sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("longest", [1024, 16], ids=["one part", "parts"])
-@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("bias", SINGLE_BIASES)
 @pytest.mark.parametrize("mask", ["everything", "window & padding", "sparse", "nothing"])
 def test_a_single_query_equals_plain(mask: str, bias: str, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_single, "_LONGEST", longest)
     monkeypatch.setattr(attention_single, "_TILE", 512)
     monkeypatch.setattr(attention_single, "_SCAN", 16)
-    dtype = on_a_gpu(BIASES.index(bias))
+    dtype = on_a_gpu(SINGLE_BIASES.index(bias))
     whole = sequence(MASKS[mask], heads=2, time=50)
     if bias == "alibi":
         whole = whole._replace(bias=Alibi(torch.tensor(alibi_slopes(2))))
-    if bias == "shaw":  # T5 here: Shaw's values are refused
+    if bias == "t5":
         whole = whole._replace(bias=Buckets(torch.randn(8, 2), False, 20))
     for query in (0, 49):
         asked = whole.rows(query, query + 1)
@@ -247,6 +243,48 @@ def test_the_product_of_one_row_equals_plain_or_is_refused(bias: bool, monkeypat
     for wrong, reason in ((values.expand(2, 1, 37), "one row"), (values.double(), "one dtype")):
         with torch.no_grad(), pytest.raises(KernelError, match=reason):
             linear_module.one_row(wrong, weight, shift)
+
+
+def test_a_layer_with_hooks_of_any_kind_applies_itself() -> None:
+    layer, values, calls = nn.Linear(3, 3), torch.randn(1, 1, 3), list[str]()
+    plain = F.linear(values, layer.weight, layer.bias)
+    register: dict[str, Callable[..., Any]] = {
+        "before": layer.register_forward_pre_hook,
+        "after": layer.register_forward_hook,
+        "before all": register_module_forward_pre_hook,
+        "after all": register_module_forward_hook,
+    }
+    with launched_by_a_graph(), torch.no_grad():
+        for name, hook in register.items():
+            handle = hook(lambda *_, name=name: calls.append(name))
+            assert_equal_up_to_rounding(linear_module.through(layer, values), plain, name)
+            handle.remove()
+        linear_module.through(layer, values)
+    assert calls == list(register)
+
+
+def test_a_single_query_has_its_kernel_where_its_launch_is_free() -> None:
+    asked = sequence(Causal()).rows(3, 4)
+    assert reason_against(SINGLE, asked) == "outside of CUDA graphs its launch costs more than it saves"
+    with launched_by_a_graph():
+        assert reason_against(SINGLE, asked) is None
+        with launched_by_a_graph(False):
+            assert reason_against(SINGLE, asked) is not None
+
+
+def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = list[Any]()
+
+    @contextmanager
+    def current(device: Any) -> Iterator[None]:
+        entered.append(device)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    run, second = on_its_device(lambda _, more: (more, *entered)), torch.device("cuda", 1)
+    assert run(SimpleNamespace(is_cuda=True, device=second), 5) == (5, second)
+    entered.clear()
+    assert run(torch.zeros(1, device="cpu"), 5) == (5,)
 
 
 def test_a_key_and_a_value_are_written_as_by_the_plain_operator() -> None:

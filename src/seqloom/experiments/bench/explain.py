@@ -25,7 +25,7 @@ KERNELS = {
     ("attention", "edges"): "one score for each edge of the graph",
     ("attention", "regions"): "torch's kernel for one block of queries and the keys in its reach after another",
     ("attention", "additive"): "Triton: no score or tanh is stored",
-    ("attention", "single"): "Triton: one query for each row, as in generation; reads only the keys that it may see",
+    ("attention", "single"): "Triton: one query for each row, in generation with CUDA graphs; reads only keys in sight",
     ("attention", "tiles"): "Triton: reads only the keys in reach; memory grows with the length, not with its square",
     ("attention", "slopes"): "torch's scaled_dot_product_attention, with ALiBi in extra dimensions of the keys",
     ("attention", "blocked"): "a block of queries at a time; memory grows with the length, not with its square",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqloom.nn.ops.attention import Kernel, Request
 from seqloom.nn.ops.attention_tiles import cast, depth, precision, refuse_second_derivative, sizes_refuse, spans
-from seqloom.nn.ops.kernels import triton_interpreted, triton_refuses
+from seqloom.nn.ops.kernels import on_its_device, triton_interpreted, triton_refuses
 from seqloom.nn.ops.relations import NoBias
 from seqloom.nn.ops.scores import Additive
 from seqloom.nn.ops.spans import spans_refuse, sparse_of
@@ -95,6 +95,7 @@ def _sides(left: Tensor, right: Tensor, direction: Tensor) -> _Sides:
 
 
 @torch.library.custom_op("seqloom::additive_attention", mutates_args=())
+@on_its_device
 def _forward(
     left: Tensor,
     right: Tensor,
@@ -136,6 +137,7 @@ def _(left: Tensor, right: Tensor, direction: Tensor, value: Tensor, *_: Any) ->
 
 
 @torch.library.custom_op("seqloom::additive_attention_backward", mutates_args=())
+@on_its_device
 def _backward(
     left: Tensor,
     right: Tensor,

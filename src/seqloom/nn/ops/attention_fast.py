@@ -2,7 +2,7 @@
 
     edges     an edge list, one score per edge
     regions   on the CPU: parts of the keys by torch's fused kernel, merged
-    single    on a GPU: one query for each row, without gradients
+    single    in CUDA graphs: one query for each row, without gradients
     additive  on a GPU: the additive score
     tiles     on a GPU: any mask that is a range of keys for each query
     slopes    ALiBi inside the keys, by torch's fused kernel
@@ -31,8 +31,9 @@ from seqloom.nn.ops.kernels import Choice, named, report_choice
 KERNELS: tuple[Kernel, ...] = (EDGES, REGIONS, SINGLE, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN)
 ORDERS: dict[str, tuple[Kernel, ...]] = {
     "cpu": (EDGES, REGIONS, BLOCKED, SDPA, PLAIN),
-    # Causal ALiBi on an H200, 8 x 12 heads of 64 numbers and 4,096 elements in bfloat16, forward and backward: tiles
-    # 2.92 ms and 0.24 GiB, slopes 3.14 ms and 0.41 GiB. Longer sequences and float16 were not measured.
+    # Causal ALiBi on an H200, 12 heads of 64 numbers in bfloat16, forward and backward: 8 rows of 4,096 elements, tiles
+    # 2.87 ms and 0.24 GiB, slopes 3.21 ms and 0.41 GiB; 2 rows of 16,384 elements, 10.0 and 10.55 ms.
+    # float16 was not measured.
     "cuda": (EDGES, SINGLE, ADDITIVE, TILES, SLOPES, BLOCKED, SDPA, PLAIN),
 }
 ANYWHERE = (EDGES, BLOCKED, SDPA, PLAIN)  # the order on other devices

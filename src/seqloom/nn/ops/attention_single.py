@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.nn.ops.attention import Kernel, Request, never
+from seqloom.nn.ops.attention import Kernel, Request
 from seqloom.nn.ops.attention_tiles import cast, depth, sizes_refuse
-from seqloom.nn.ops.kernels import triton_refuses
+from seqloom.nn.ops.kernels import launches_are_free, on_its_device, triton_refuses
 from seqloom.nn.ops.masks import Everything, compact
 from seqloom.nn.ops.relations import NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, scaled
@@ -37,6 +37,10 @@ def _single_refuses(request: Request) -> str | None:
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in request.tensors()):
         return "it has no gradient"
     return sizes_refuse(request)
+
+
+def _single_declines(_: Request) -> str | None:
+    return None if launches_are_free() else "outside of CUDA graphs its launch costs more than it saves"
 
 
 def _single(request: Request) -> Tensor:
@@ -65,6 +69,7 @@ def _table(request: Request) -> Tensor:
 
 
 @torch.library.custom_op("seqloom::attention_single", mutates_args=())
+@on_its_device
 def _forward(
     query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, bias: Tensor | None, scale: float
 ) -> Tensor:
@@ -98,6 +103,7 @@ def write_plain(keys: Tensor, values: Tensor, column: Tensor, key: Tensor, value
     values.scatter_(2, column.expand_as(value), value)
 
 
+@on_its_device
 def write_fused(keys: Tensor, values: Tensor, column: Tensor, key: Tensor, value: Tensor) -> None:
     """The same in one kernel."""
     from seqloom.nn.ops import triton_single
@@ -112,9 +118,9 @@ def write_fused(keys: Tensor, values: Tensor, column: Tensor, key: Tensor, value
 
 
 def write(keys: Tensor, values: Tensor, column: Tensor, key: Tensor, value: Tensor) -> None:
-    """The same by the fused kernel where it runs."""
-    fused = keys.is_cuda and triton_refuses(keys.device) is None
+    """The same by the fused kernel, where its launch is free."""
+    fused = launches_are_free() and keys.is_cuda and triton_refuses(keys.device) is None
     (write_fused if fused else write_plain)(keys, values, column, key, value)
 
 
-SINGLE = Kernel("single", _single_refuses, never, _single)
+SINGLE = Kernel("single", _single_refuses, _single_declines, _single)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqloom.errors import KernelError
 from seqloom.nn.ops.attention import Kernel, Request
-from seqloom.nn.ops.kernels import triton_refuses
+from seqloom.nn.ops.kernels import on_its_device, triton_refuses
 from seqloom.nn.ops.masks import Causal, Everything
 from seqloom.nn.ops.relations import Alibi, NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, scaled
@@ -20,18 +20,16 @@ from seqloom.nn.ops.spans import KeySpans, spans_of, spans_refuse
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LOG2E = 1.4426950408889634
 WIDEST = 128  # numbers in a head: a tile must fit on the chip
-_NARROW = 1024  # keys of a query: beyond, most tiles are whole
 _SHORT = 512  # elements: below, a dense mask costs less than it saves
 
 
 class TileSizes(NamedTuple):
-    """The sizes of a kernel's tiles, its warps and pipeline stages, and whether tiles that are whole skip the mask."""
+    """The sizes of a kernel's tiles, its warps and pipeline stages."""
 
     queries: int
     keys: int
     warps: int = 4
     stages: int = 2
-    split: bool = True
 
 
 def ranges_refuse(request: Request, *biases: type) -> str | None:
@@ -99,11 +97,12 @@ def _tiles(request: Request) -> Tensor:
     if isinstance(bias, Shaw):  # of all distances: the product of each query with the vector for the keys
         table = (query @ (scale * bias.keys).to(query.dtype).T).float().contiguous()
     output: Tensor
-    output, _, mass = _forward(query, key, value, *found[:5], slopes, table, *found.sparse, _narrow(request), scale)
+    output, _, mass = _forward(query, key, value, *found[:5], slopes, table, *found.sparse, scale)
     return output + mass.to(output.dtype) @ bias.values.to(output.dtype) if isinstance(bias, Shaw) else output
 
 
 @torch.library.custom_op("seqloom::attention_tiles", mutates_args=())
+@on_its_device
 def _forward(
     query: Tensor,
     key: Tensor,
@@ -117,7 +116,6 @@ def _forward(
     table: Tensor | None,  # [B,H,T,2R+1] terms of the scores by clipped distance
     local: int,
     stride: int,
-    narrow: bool,  # few keys for each query
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The output, the logarithm of the sum of each query's exponentials, and its weight on each clipped distance."""
@@ -125,12 +123,12 @@ def _forward(
 
     (batch, heads, time, width), end = query.shape, key.shape[2]
     output, level, mass = _outputs(query, table)
-    blocks, in_bits = forward_blocks(query.dtype, width, narrow), level if table is None else table * LOG2E
+    blocks, in_bits = forward_blocks(query.dtype, width), level if table is None else table * LOG2E
     triton_tiles.forward_tiles[(-(-time // blocks.queries), batch * heads)](
         query, key, value, output, level, mass, first, last, origin, _given(slopes, level), in_bits, scale,
         *_strides(query, key, value, output), _by_row(first), _by_row(origin), heads, time, end,
         slopes is not None, local, stride, _radius(table), width, depth(width), blocks.queries, blocks.keys,
-        blocks.split or table is not None, precision(query.dtype), num_warps=blocks.warps, num_stages=blocks.stages,
+        precision(query.dtype), num_warps=blocks.warps, num_stages=blocks.stages,
     )  # fmt: skip
     return output, level, mass
 
@@ -156,6 +154,7 @@ def _(query: Tensor, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @torch.library.custom_op("seqloom::attention_tiles_backward", mutates_args=())
+@on_its_device
 def _backward(
     upstream: Tensor,
     pulls: Tensor | None,  # [B,H,T,2R+1] the gradient of the weights on distances
@@ -172,7 +171,6 @@ def _backward(
     table: Tensor | None,
     local: int,
     stride: int,
-    narrow: bool,
     scale: float,
     output: Tensor,
     level: Tensor,
@@ -185,21 +183,19 @@ def _backward(
     _, _, of_table = _outputs(query, table)
     tables = (level if table is None else table * LOG2E, _given(pulls, level))
     settings = (slopes is not None, local, stride, _radius(table), width, depth(width))
-    blocks = query_blocks(query.dtype, narrow)
+    blocks = query_blocks(query.dtype)
     triton_tiles.query_gradients[(-(-time // blocks.queries), batch * heads)](
         query, key, value, output, upstream, level, offset, of_query, first, last, origin, _given(slopes, level),
         *tables, of_table, scale, *_strides(query, key, value, output, upstream, of_query), _by_row(first),
         _by_row(origin), heads, time, end, *settings, blocks.queries, blocks.keys,
-        blocks.split or table is not None, precision(query.dtype),
-        num_warps=blocks.warps, num_stages=blocks.stages,
+        precision(query.dtype), num_warps=blocks.warps, num_stages=blocks.stages,
     )  # fmt: skip
-    blocks = key_blocks(query.dtype, narrow)
+    blocks = key_blocks(query.dtype)
     triton_tiles.key_gradients[(-(-end // blocks.keys), batch * heads)](
         query, key, value, upstream, level, offset, of_key, of_value, first_reader, last_reader, origin,
         _given(slopes, level), *tables, scale, *_strides(query, key, value, upstream, of_key), _by_row(first_reader),
         _by_row(origin), heads, time, end, *settings, blocks.queries, blocks.keys,
-        blocks.split or table is not None, precision(query.dtype),
-        num_warps=blocks.warps, num_stages=blocks.stages,
+        precision(query.dtype), num_warps=blocks.warps, num_stages=blocks.stages,
     )  # fmt: skip
     return of_query, of_key, of_value, of_table
 
@@ -210,7 +206,7 @@ def _(_: Any, __: Any, ___: Any, query: Tensor, key: Tensor, value: Tensor, *mor
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *tensors, ctx.local, ctx.stride, ctx.narrow, ctx.scale = inputs
+    *tensors, ctx.local, ctx.stride, ctx.scale = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors, *output)
 
@@ -225,9 +221,9 @@ def _gradients(ctx: Any, upstream: Tensor | None, _: None, pulls: Tensor | None)
     if table is not None:
         pulls = torch.zeros_like(table) if pulls is None else pulls.contiguous()
         offset = (mass * pulls).sum(dim=-1)
-    settings = (ctx.local, ctx.stride, ctx.narrow, ctx.scale)
+    settings = (ctx.local, ctx.stride, ctx.scale)
     *found, of_table = _backward(upstream, pulls, offset, *tensors, *settings, output, level)
-    return (*found, *[None] * 6, None if table is None else of_table, *[None] * 4)
+    return (*found, *[None] * 6, None if table is None else of_table, *[None] * 3)
 
 
 _forward.register_autograd(_gradients, setup_context=_save)
@@ -268,25 +264,19 @@ def precision(dtype: torch.dtype) -> str:
     return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
 
 
-def _narrow(request: Request) -> bool:
-    """Whether queries read few keys."""
-    before, after = request.mask.reach()
-    return before is not None and after is not None and before + after < _NARROW
-
-
-def forward_blocks(dtype: torch.dtype, width: int, narrow: bool) -> TileSizes:  # noqa: ARG001 one size so far
+def forward_blocks(dtype: torch.dtype, width: int) -> TileSizes:
     """The tiles of the forward pass."""
     if dtype == torch.float32:
         return TileSizes(64, 32, 4, 2)
     return TileSizes(128, 64, 4, 3) if width <= 64 else TileSizes(128, 64, 8, 3)
 
 
-def query_blocks(dtype: torch.dtype, narrow: bool) -> TileSizes:  # noqa: ARG001
+def query_blocks(dtype: torch.dtype) -> TileSizes:
     """The tiles of the gradient of the queries."""
     return TileSizes(32, 32, 4, 1) if dtype == torch.float32 else TileSizes(128, 64, 8, 3)
 
 
-def key_blocks(dtype: torch.dtype, narrow: bool) -> TileSizes:  # noqa: ARG001
+def key_blocks(dtype: torch.dtype) -> TileSizes:
     """The tiles of the gradients of keys and values."""
     return TileSizes(32, 32, 4, 1) if dtype == torch.float32 else TileSizes(64, 128, 8, 3)
 

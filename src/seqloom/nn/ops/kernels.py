@@ -4,10 +4,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 from seqloom.errors import ConfigError, did_you_mean
 
@@ -56,6 +58,47 @@ def named(operator: str) -> str | None:
 # Compilers cannot read context variables. `torch.compiler.assume_constant_result` does the same, but imports the
 # compiler, which would take two seconds of every command.
 named._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+_launches_are_free: ContextVar[bool] = ContextVar("kernels are launched by a CUDA graph", default=False)
+
+
+@contextmanager
+def launched_by_a_graph(recorded: bool = True) -> Iterator[None]:
+    """What runs in the block is recorded as a CUDA graph, or runs once before, so that its kernels are compiled."""
+    token = _launches_are_free.set(recorded)
+    try:
+        yield
+    finally:
+        _launches_are_free.reset(token)
+
+
+def launches_are_free() -> bool:
+    """Whether a CUDA graph launches the kernels; from Python, a small Triton kernel costs more than it saves.
+
+    Generation of one text on an H200, without CUDA graphs: 138 tokens a second without these kernels, 109 with them.
+    Compiled code keeps the answer of the time when it was compiled.
+    """
+    return _launches_are_free.get()
+
+
+launches_are_free._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+def on_its_device(run: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:
+    """The same function with the device of its first tensor as the current one, on which Triton launches kernels."""
+
+    @wraps(run)
+    def guarded(first: Tensor, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not first.is_cuda:
+            return run(first, *args, **kwargs)
+        with torch.cuda.device(first.device):
+            return run(first, *args, **kwargs)
+
+    return guarded
 
 
 KernelObserver = Callable[[str, Choice], None]  # the operator, and its kernel

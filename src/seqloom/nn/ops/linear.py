@@ -1,15 +1,17 @@
 """W x + b of one vector on a GPU: generation of one text multiplies every matrix by a single row.
 
 torch's kernels for matrices give that row a tile of its own, and add up the parts of a product in a second kernel. The
-Triton kernel in `triton_linear` reads each weight once, with all multiprocessors. The plain operator is `F.linear`.
+Triton kernel in `triton_linear` reads each weight once, with all multiprocessors. The plain operator is `F.linear`; it
+is used wherever Python launches the kernels, which would cost more than is saved.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from seqloom.errors import KernelError
-from seqloom.nn.ops.kernels import triton_refuses
+from seqloom.nn.ops.kernels import launches_are_free, on_its_device, triton_refuses
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _TILE = 8192  # weights
@@ -31,6 +33,7 @@ def one_row_refuses(values: Tensor, weight: Tensor) -> str | None:
     return None
 
 
+@on_its_device
 def one_row(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The product of one row [...,D] with weight [N,D]; KernelError for what `one_row_refuses`."""
     if reason := one_row_refuses(values, weight):
@@ -50,14 +53,16 @@ def one_row(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b of vectors [...,D] by the kernel that fits."""
-    if values.is_cuda and one_row_refuses(values, weight) is None:
+    if launches_are_free() and values.is_cuda and one_row_refuses(values, weight) is None:
         return one_row(values, weight, bias)
     return F.linear(values, weight, bias)
 
 
 def through(layer: nn.Module, values: Tensor) -> Tensor:
     """A linear layer applied to vectors [...,D]; one of another type, such as int8, or with hooks applies itself."""
-    if values.is_cuda and not torch.is_grad_enabled() and type(layer) is nn.Linear and not layer._forward_hooks:
-        return linear(values, layer.weight, layer.bias)
+    if launches_are_free() and type(layer) is nn.Linear:
+        hooks = layer._forward_hooks or layer._forward_pre_hooks or _has_any_global_hook()  # type: ignore[no-untyped-call]
+        if not hooks:
+            return linear(values, layer.weight, layer.bias)
     result: Tensor = layer(values)
     return result

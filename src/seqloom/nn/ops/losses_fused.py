@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqloom.errors import KernelError
-from seqloom.nn.ops.kernels import triton_refuses
+from seqloom.nn.ops.kernels import on_its_device, triton_refuses
 from seqloom.nn.ops.losses import ALIGNED
 from seqloom.nn.types import Loss
 
@@ -64,6 +64,7 @@ def _run_dtype(features: Tensor) -> torch.dtype:
 
 
 @torch.library.custom_op("seqloom::linear_cross_entropy", mutates_args=())
+@on_its_device
 def _fused(
     features: Tensor,
     weight: Tensor,

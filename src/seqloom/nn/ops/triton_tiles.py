@@ -5,9 +5,6 @@ the tiles in range. Tiles that are allowed as a whole skip the mask:
 
     keys of a block of queries:   | masked |  whole   whole   whole  | masked |
 
-Without SPLIT all tiles are masked, in one loop: each loop has to fill its pipeline first, and a narrow window has few
-tiles. With Shaw's vectors tiles are always split.
-
 Shaw's vectors come in as TABLE [B,H,T,2R+1], the products of each query with them, and MASS goes out, the weight of
 each query on each distance. Tiles farther than R to one side have one number per query, and the others look it up:
 
@@ -27,7 +24,7 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _range_of_tiles(first, last, real, end, SIZE: tl.constexpr, SPLIT: tl.constexpr):
+def _range_of_tiles(first, last, real, end, SIZE: tl.constexpr):
     """The tiles that a block visits, lowest..highest, and in between those allowed as a whole, whole..rest."""
     lowest = tl.min(first, 0) // SIZE
     highest = tl.maximum(lowest, tl.cdiv(tl.max(last, 0), SIZE))
@@ -35,9 +32,6 @@ def _range_of_tiles(first, last, real, end, SIZE: tl.constexpr, SPLIT: tl.conste
     whole = tl.minimum(tl.maximum(whole, lowest), highest)
     rest = tl.min(tl.where(real, last, end), 0) // SIZE
     rest = tl.minimum(tl.maximum(rest, whole), highest)
-    if not SPLIT:
-        whole = lowest
-        rest = lowest
     return lowest, whole, rest, highest
 
 
@@ -148,8 +142,7 @@ def forward_tiles(
     q_row, q_head, q_time, k_row, k_head, k_time, v_row, v_head, v_time, o_row, o_head, o_time, span_row, origin_row,
     heads, time, end,
     ALIBI: tl.constexpr, LOCAL: tl.constexpr, STRIDE: tl.constexpr, RADIUS: tl.constexpr,
-    WIDTH: tl.constexpr, DEPTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    WIDTH: tl.constexpr, DEPTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):
     """OUT [B,H,T,D], and LEVEL [B,H,T]: the logarithm to base 2 of the sum of the exponentials of each row."""
     row, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
@@ -171,10 +164,10 @@ def forward_tiles(
     K += row * k_row + head * k_head
     V += row * v_row + head * v_head
     TABLE += flat * time * (2 * RADIUS + 1)
-    lowest, whole, rest, highest = _range_of_tiles(first, last, real, end, BLOCK_N, SPLIT)
+    lowest, whole, rest, highest = _range_of_tiles(first, last, real, end, BLOCK_N)
     far_left, far_right = _far_tiles(whole, rest, begin, BLOCK_M, BLOCK_N, RADIUS)
     for part in tl.static_range(5):
-        if RADIUS > 0 or part == 4 or (SPLIT and part < 2):
+        if RADIUS > 0 or part == 4 or part < 2:
             if part == 0:
                 start, stop = lowest, whole
             elif part == 1:
@@ -259,8 +252,7 @@ def query_gradients(
     q_row, q_head, q_time, k_row, k_head, k_time, v_row, v_head, v_time, o_row, o_head, o_time,
     u_row, u_head, u_time, g_row, g_head, g_time, span_row, origin_row, heads, time, end,
     ALIBI: tl.constexpr, LOCAL: tl.constexpr, STRIDE: tl.constexpr, RADIUS: tl.constexpr,
-    WIDTH: tl.constexpr, DEPTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    WIDTH: tl.constexpr, DEPTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):
     """OF_QUERY [B,H,T,D], and OFFSET [B,H,T]: the dot product of each output and its gradient.
 
@@ -293,10 +285,10 @@ def query_gradients(
     TABLE += flat * time * (2 * RADIUS + 1)
     PULLS += flat * time * (2 * RADIUS + 1)
     OF_TABLE += flat * time * (2 * RADIUS + 1)
-    lowest, whole, rest, highest = _range_of_tiles(first, last, real, end, BLOCK_N, SPLIT)
+    lowest, whole, rest, highest = _range_of_tiles(first, last, real, end, BLOCK_N)
     far_left, far_right = _far_tiles(whole, rest, begin, BLOCK_M, BLOCK_N, RADIUS)
     for part in tl.static_range(5):
-        if RADIUS > 0 or part == 4 or (SPLIT and part < 2):
+        if RADIUS > 0 or part == 4 or part < 2:
             if part == 0:
                 start, stop = lowest, whole
             elif part == 1:
@@ -360,8 +352,7 @@ def key_gradients(
     q_row, q_head, q_time, k_row, k_head, k_time, v_row, v_head, v_time, u_row, u_head, u_time,
     g_row, g_head, g_time, span_row, origin_row, heads, time, end,
     ALIBI: tl.constexpr, LOCAL: tl.constexpr, STRIDE: tl.constexpr, RADIUS: tl.constexpr,
-    WIDTH: tl.constexpr, DEPTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    WIDTH: tl.constexpr, DEPTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
 ):
     """OF_KEY and OF_VALUE [B,H,S,D]; FIRST and LAST are the readers of each key."""
     row, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
@@ -385,10 +376,10 @@ def key_gradients(
     OFFSET += flat * time
     TABLE += flat * time * (2 * RADIUS + 1)
     PULLS += flat * time * (2 * RADIUS + 1)
-    lowest, whole, rest, highest = _range_of_tiles(first, last, real, time, BLOCK_M, SPLIT)
+    lowest, whole, rest, highest = _range_of_tiles(first, last, real, time, BLOCK_M)
     far_left, far_right = _far_tiles(whole, rest, begin, BLOCK_N, BLOCK_M, RADIUS)
     for part in tl.static_range(5):
-        if RADIUS > 0 or part == 4 or (SPLIT and part < 2):
+        if RADIUS > 0 or part == 4 or part < 2:
             if part == 0:
                 start, stop = lowest, whole
             elif part == 1:
