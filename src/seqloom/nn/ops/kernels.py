@@ -85,7 +85,8 @@ def launches_are_free() -> bool:
 launches_are_free._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def on_its_device(run: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:
