@@ -93,7 +93,7 @@ def on_its_device(run: Callable[Concatenate[Tensor, P], R]) -> Callable[Concaten
     """The same function with the device of its first tensor as the current one, on which Triton launches kernels."""
 
     @wraps(run)
-    def guarded(first: Tensor, *args: P.args, **kwargs: P.kwargs) -> R:
+    def guarded(first: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if not first.is_cuda:
             return run(first, *args, **kwargs)
         with torch.cuda.device(first.device):
