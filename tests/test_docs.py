@@ -359,7 +359,7 @@ def options(verb: str) -> list[set[str]]:
 
 
 def untold(text: str, names: list[set[str]]) -> list[str]:
-    said = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
+    said = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", text))
     return sorted(max(one, key=len) for one in names if not one & said)
 
 

@@ -271,7 +271,7 @@ def shown(verb: str, flag: str) -> str:
 def flags_in(text: str) -> list[str]:
     """The long flags that a help lists, but those that ask for help."""
     listed = re.split(r"^(?:Arguments|Options):$", text, maxsplit=1, flags=re.MULTILINE)[1].partition("\nHelp:\n")[0]
-    return re.findall(r"^  (?:-\w, )?(--[a-z][a-z-]*)", listed, re.MULTILINE)
+    return re.findall(r"^  (?:-\w, )?(--[a-z][a-z0-9-]*)", listed, re.MULTILINE)
 
 
 def faults_of_help(name: str, text: str | None, required: bool) -> list[str]:

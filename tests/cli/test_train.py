@@ -42,6 +42,7 @@ from seqloom.config.training import (
 from seqloom.data import order
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, HeldError, SeqloomError
+from seqloom.files.jsonl import write_lines
 from seqloom.files.lock import hold
 from seqloom.tasks.task import ModelSpec, Task, task_of
 from seqloom.text.tokenizer import fit
@@ -198,7 +199,10 @@ def test_every_verb_that_reads_data_has_the_options_of_the_data_check() -> None:
 
 def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
     summary(
-        Path("runs/reviews-classify-cnn"), Ended(48, "done", 48, 48, {}, pace(), 0), task("text", "label"), json=False
+        Path("runs/reviews-classify-cnn"),
+        Ended(48, "done", 48, 48, {"accuracy": 0.9}, pace(), 0),
+        task("text", "label"),
+        json=False,
     )
     told = capsys.readouterr().out
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
@@ -490,7 +494,7 @@ def test_a_run_that_ships_later_weights_than_the_best_says_so(
         {"kind": "validation", "step": step, "epoch": 1, "metrics": metrics, "best": best, "chosen": True}
         for step, metrics, best in looks
     ]
-    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_lines(tmp_path / "metrics.jsonl", lines)
     summary(tmp_path, ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
     assert "\non the dev set, at step 36: accuracy 0.75\n" in told and "best on the dev set" not in told

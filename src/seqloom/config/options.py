@@ -443,7 +443,7 @@ FLAG = re.compile(
     r"(?<![\w-])--(?P<no>no-)?(?P<name>[a-z][a-z0-9-]*)"
     r"""([ =](?P<value>'[^']*'|"[^"]*"|[\w.%+-]*[\w%]))?(?P<asked>\??)"""
 )
-_ONE = r"--[a-z-]+(?: '[^']*'| [^\s'-][^\s;,]*)?"
+_ONE = r"--[a-z][a-z0-9-]*(?: '[^']*'| [^\s'-][^\s;,]*)?"
 ADDED = re.compile(rf"(?<=\badd ){_ONE}(?: {_ONE})+(?=[\s;,.]|$)")  # several flags with their values
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
