@@ -22,7 +22,7 @@ class Choice(NamedTuple):
 
 
 TRITON_INSTALLED = find_spec("triton") is not None  # looked up here: compilers cannot trace a search for packages
-OPERATORS = ("attention", "linear_attention", "recurrence", "convolution")
+OPERATORS = ("attention", "linear_attention", "recurrence", "convolution", "cross_entropy")
 
 _named: ContextVar[Mapping[str, str]] = ContextVar("kernels named by the user", default={})  # noqa: B039 never written to
 
@@ -85,14 +85,15 @@ def launches_are_free() -> bool:
 launches_are_free._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def on_its_device(run: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:
     """The same function with the device of its first tensor as the current one, on which Triton launches kernels."""
 
     @wraps(run)
-    def guarded(first: Tensor, *args: P.args, **kwargs: P.kwargs) -> R:
+    def guarded(first: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if not first.is_cuda:
             return run(first, *args, **kwargs)
         with torch.cuda.device(first.device):
