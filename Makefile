@@ -38,9 +38,10 @@ types: $(VENV)/.developing
 soak: $(VENV)/.soaking
 	SEQLOOM_SOAK=1 $(PYTEST) -n 2 tests
 
-# The tests of GPU kernels on a GPU. `make test` interprets those kernels on the CPU, where Triton is to be had.
+# The tests of GPU kernels on a GPU, except variants that take long to compile. `make test` interprets those kernels on
+# the CPU, where Triton is to be had.
 test-gpu: $(VENV)/.developing
-	SEQLOOM_TEST_DEVICE=cuda $(BIN)/python -m pytest -q --maxfail=5 -m gpu tests
+	SEQLOOM_TEST_DEVICE=cuda $(BIN)/python -m pytest -q --maxfail=5 -m "gpu and not soak" tests
 
 # All benchmarks except difficulty.py, which trains for an hour, and embedding.py, which needs a checkpoint.
 bench: $(VENV)/.developing

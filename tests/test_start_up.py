@@ -52,7 +52,9 @@ def test_training_and_predicting_import_no_compiler(tmp_path: Path) -> None:
     table.write_text("text,label\n" + "good film,yes\nbad film,no\n" * 20)
     code = f"""
 import seqloom
-run = seqloom.train({str(table)!r}, out={str(tmp_path / "run")!r}, model="gru", size="nano", epochs=1)
+for optimizer in ("adamw", "sgd", "muon", "sparse-adamw"):
+    out = {str(tmp_path)!r} + "/" + optimizer
+    run = seqloom.train({str(table)!r}, out=out, model="gru", size="nano", epochs=1, optimizer=optimizer)
 seqloom.load(run.folder).predict(["good"])
 """
     loaded = _loaded_by(code)

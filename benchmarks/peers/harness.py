@@ -79,13 +79,14 @@ class Asked:
 
 
 def commit() -> str:
-    """Return the commit of the working tree; a star if it has changes."""
-    here = Path(__file__).parent
+    """Return the commit of the working tree; a star if it has changes besides earlier results."""
+    here, others = Path(__file__).parent, [":/", f":(exclude){RESULTS.name}"]
     try:
-        name = subprocess.run(["git", "describe", "--always", "--dirty=*"], cwd=here, capture_output=True, text=True)
+        name = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True)
+        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *others], cwd=here).returncode
     except OSError:
         return ""
-    return name.stdout.strip()
+    return name.stdout.strip() + "*" * changed
 
 
 def machine() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Every verb that takes a run reads another file as the run read its own, and says so in one line."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,22 @@ def test_texts_are_embedded_in_batches_of_the_size_that_embed_has(
     more = ["--examples", tmp_path / "examples.csv", "--target", "stars"] if verb == "label" else []
     output(*(part.format(**places) for part in VERBS[verb]), *more, "--device", "cpu", typed="q\n")
     assert sizes == {model.ON_PROCESSOR}
+
+
+def test_a_row_keeps_the_id_that_training_read(project: Path, tmp_path: Path) -> None:
+    rows = [f"{'good' if number % 2 else 'bad'} day;{number % 2};T{number}" for number in range(20)]
+    (tmp_path / "train.csv").write_text("\n".join(["review;stars;Ticket", *rows, ""]))
+    (tmp_path / "new.csv").write_text("\n".join(["review;Ticket;Case", *(f"{row};C" for row in ("a;T7", "b;T8")), ""]))
+    given = ["--delimiter", ";", "--input", "review", "--target", "stars", "--id", "Ticket"]
+    short = ["--model", "bag", "--size", "nano", "--steps", 2, "--device", "cpu"]
+    output("train", tmp_path / "train.csv", *given, *short, "--out", tmp_path / "run")
+
+    def ids(run: Path, *options: str) -> list[str | None]:
+        output("predict", run, tmp_path / "new.csv", "--delimiter", ";", *options, "--out", tmp_path / "out.jsonl")
+        return [json.loads(line).get("id") for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+    assert ids(tmp_path / "run") == ["T7", "T8"] and ids(project / "run") == [None, None]
+    assert ids(tmp_path / "run", "--id", "Case") == ["C", "C"] and ids(tmp_path / "run", "--id", "") == [None, None]
+    assert "input review, id Ticket" in output("predict", tmp_path / "run", tmp_path / "new.csv")
+    lost = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--id", "Tickt"])
+    assert "Did you mean --id Ticket?" in str(lost.exception)

@@ -474,15 +474,37 @@ def test_a_calibration_that_does_not_lower_the_loss_is_explained(
     assert ("calibration did not lower the loss here" in capsys.readouterr().out) is (loss > 0.5)
 
 
-def test_a_run_that_ships_later_weights_than_the_best_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("before", "lead"),
+    [
+        ({"accuracy": 0.8, "loss": 0.5}, "scored better, accuracy 0.8 against 0.75,"),
+        ({"accuracy": 0.75, "loss": 0.4}, "has the same accuracy and a lower loss,"),
+    ],
+)
+def test_a_run_that_ships_later_weights_than_the_best_says_so(
+    before: dict[str, float], lead: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ended = Ended(48, "done", 24, 36, {"accuracy": 0.75}, pace(), 0)
-    summary(Path("run"), ended, task("text", "label"), json=False)
+    looks = [(24, before, True), (36, {"accuracy": 0.75, "loss": 0.5}, False)]
+    lines = [
+        {"kind": "validation", "step": step, "epoch": 1, "metrics": metrics, "best": best, "chosen": True}
+        for step, metrics, best in looks
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    summary(tmp_path, ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
     assert "\non the dev set, at step 36: accuracy 0.75\n" in told and "best on the dev set" not in told
-    assert "\n  step 24 scored better, but within one standard error, so the later weights are kept\n" in told
-    summary(Path("run"), ended, task("text", "label"), json=True)
+    why = f"Step 24 {lead} but its lead in accuracy is within one standard error, so the later weights were chosen.\n"
+    assert why in told
+    summary(tmp_path, ended, task("text", "label"), json=True)
     facts = json.loads(capsys.readouterr().out)
     assert (facts["best_step"], facts["chosen_step"]) == (24, 36)
+
+
+def test_a_run_without_a_dev_set_is_evaluated_on_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    for metrics, command in (({}, "seqloom evaluate run FILE"), ({"accuracy": 1.0}, "seqloom evaluate run")):
+        summary(Path("run"), Ended(48, "done", 48, 48, metrics, pace(), 0), task("text", "label"), json=False)
+        assert f"\n  {command}\n" in capsys.readouterr().out
 
 
 def test_a_slow_run_says_something_every_ten_seconds() -> None:

@@ -14,7 +14,7 @@ from seqloom.experiments.compare.distances import Distances, run_distances
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan
 
 CHANCE = 1 / 8  # there are eight tokens
-ROWS, STEPS, BATCH, RATE = 3_000, 240, 1_000, 0.01  # tried with seeds 1 and 2; the comparison's first seed is 0
+ROWS, STEPS, BATCH, RATE = 3_000, 240, 1_000, 0.01  # 220 steps were enough, and 150 were not, for attention over 30
 
 
 def refereed(out: Path, *distances: int) -> Distances:

@@ -365,7 +365,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    with pytest.raises(ConfigError, match="convert it to csv"):
+    with pytest.raises(ConfigError, match="only csv, tsv, jsonl files are"):
         clean_data(tmp_path / "a.txt")
 
 
@@ -416,6 +416,35 @@ def test_the_next_command_of_a_dry_run_writes_the_copy(tmp_path: Path) -> None:
     (command,) = clean_data(path, rare=2, rare_label="other").next
     assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
     assert lines(tmp_path / "data-clean.csv") == ["a,x", "b,x", "c,x"]
+
+
+def test_the_next_command_of_a_check_reads_the_copy_in_the_encoding_that_it_has(tmp_path: Path) -> None:
+    rows = [f"café {number},{'Ja' if number % 2 else 'nein'}" for number in range(30)] + ["café 30,ja"]
+    for name in ("train.csv", "dev.csv"):
+        (tmp_path / name).write_text(
+            "\n".join(["text,label", *(rows if name == "train.csv" else rows[:30]), ""]), "cp1252"
+        )
+    clean_train, clean_dev, then = check_data(
+        tmp_path / "train.csv", dev=tmp_path / "dev.csv", encoding="cp1252", delimiter=","
+    ).next
+    for command in (clean_train, clean_dev):  # a copy is UTF-8, so the other file needs one too
+        assert "--encoding cp1252" in command
+        assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
+    assert "--encoding" not in then and then.startswith(f"seqloom train {tmp_path / 'train-clean.csv'} ")
+    again = CliRunner().invoke(app, ["data", "check", *shlex.split(then)[2:], "--json"])
+    assert again.exit_code == 0 and "char.damaged" not in again.stdout, again.output
+
+
+def test_what_cannot_be_cleaned_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("John B-PER\nleft O\n\n")
+    with pytest.raises(ConfigError, match=r"only csv, tsv, jsonl files are.*`seqloom data check` lists"):
+        clean_data(tmp_path / "names.txt")
+
+
+def test_reports_print_as_a_few_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, ["a,x", "b,X", "c,x", ",y"])
+    assert repr(clean_data(path)) == f"CleanReport({path})\n  1 row changed and 1 row dropped; nothing is written"
+    assert repr(check_data(path)).startswith(f"DataReport({path})\n  This data") and len(repr(check_data(path))) < 600
 
 
 def test_bad_rows_beyond_the_limit_are_errors_of_the_report(tmp_path: Path) -> None:

@@ -97,8 +97,7 @@ def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tiles, the last one short, in a sequence that an interpreter takes in a moment."""
     if not ON_GPU:
-        for name in ("forward_blocks", "query_blocks", "key_blocks"):
-            monkeypatch.setattr(attention_tiles, name, lambda *_: TileSizes(16, 16))
+        small_tiles(monkeypatch, 16)
         small = attention_additive.AdditiveSizes(queries=16, keys=16, rows=16, dimensions=4, unroll=2)
         monkeypatch.setattr(attention_additive, "BLOCKS", small)
         monkeypatch.setattr(attention_additive, "_ROOM", 2 * 16 * 32)  # sixteen queries at a time
@@ -148,11 +147,18 @@ def assert_equal_to_plain(kernel: str, asked: Request, dtype: torch.dtype) -> No
         )
 
 
+def small_tiles(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    for name in ("forward_blocks", "query_blocks", "key_blocks"):
+        monkeypatch.setattr(attention_tiles, name, lambda *_: TileSizes(size, size))
+
+
 @sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("mask", MASKS)
-def test_tiles_equal_plain(mask: str, bias: str) -> None:
+def test_tiles_equal_plain(mask: str, bias: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ON_GPU:
+        small_tiles(monkeypatch, 32)  # they are compiled in a third of the time
     dtype = on_a_gpu(SPARSE.get(mask, 0), BIASES.index(bias))
     asked = sequence(MASKS[mask])
     if bias == "alibi":
@@ -162,13 +168,20 @@ def test_tiles_equal_plain(mask: str, bias: str) -> None:
     assert_equal_to_plain("tiles", asked, dtype)
 
 
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU: run it with make test-gpu")
+@pytest.mark.parametrize("bias", ["alibi", "shaw"])
+def test_tiles_of_the_usual_sizes_equal_plain(bias: str) -> None:
+    extra = Alibi(torch.tensor(alibi_slopes(1))) if bias == "alibi" else Shaw(*torch.randn(2, 33, 64))
+    assert_equal_to_plain("tiles", sequence(Causal(), width=64)._replace(bias=extra), torch.bfloat16)
+
+
 SCORES: dict[str, Score] = {"dot": Dot(), "scaled": ScaledDot(), "bilinear": Bilinear(torch.zeros(0))}
 
 
 @sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("width", [64, 65, 128] if ON_GPU else [16])
+@pytest.mark.parametrize("width", [64, 128, pytest.param(65, marks=pytest.mark.soak)] if ON_GPU else [16])
 def test_tiles_take_every_dot_product_and_width(width: int, score: str) -> None:
     dtype = torch.bfloat16 if width in (64, 128) else torch.float32
     asked = sequence(Causal() & WindowMask(11, 0), width=width)
@@ -186,7 +199,9 @@ def additive(asked: Request, inner: int) -> Request:
 
 @sampled(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "dtype", [*DTYPES[:2], *(pytest.param(one, marks=pytest.mark.soak) for one in DTYPES[2:])], ids=str
+)
 @pytest.mark.parametrize("mask", ["everything", "padding", "causal & document & padding", "prefix | causal"])
 def test_additive_equals_plain(mask: str, dtype: torch.dtype) -> None:
     inner = {torch.float32: 7, torch.bfloat16: 128, torch.float16: 64}[dtype] if ON_GPU else 5

@@ -65,7 +65,7 @@ CASES = {
     "linear": Case(
         {"train": ("labels.csv",), "split": ColumnSplit(split_column="split")},
         "linear",
-        {"duration": StepsConfig(steps=120), "optimizer": NewtonConfig(strengths=(1.0, 0.1), tolerance=0.0), "lr": 1.0},
+        {"duration": StepsConfig(steps=120), "optimizer": NewtonConfig(l2=(1.0, 0.1), tolerance=0.0), "lr": 1.0},
     ),
 }
 

@@ -30,7 +30,7 @@ from seqloom.tasks.classify import LabelPrediction
 from seqloom.tasks.embed import VectorPrediction
 from seqloom.tasks.evaluation import ConfusionCount, Evaluation, evaluate
 from seqloom.tasks.tag import TagsPrediction
-from seqloom.tasks.task import TASKS, Prediction, TextPrediction
+from seqloom.tasks.task import TASKS, Prediction, TextPrediction, brief
 from seqloom.training.run import TrainedRun
 from training_common import run, write_data
 
@@ -282,3 +282,9 @@ def test_comparisons_races_and_searches_print_in_a_few_lines_and_are_tables(pand
     results = Results(study="films", metric="accuracy", higher_is_better=True, trials=(trial,), importances={})
     assert repr(results) == "Results(films, 1 trial)\n  Best dev accuracy: 0.8 in trial 3"
     assert results.to_pandas().rows == [{"trial": 3, "state": "done", "accuracy": 0.8, "seconds": 2.0, "lr": 0.1}]
+
+
+def test_an_entity_is_printed_with_all_its_fields() -> None:
+    entity = {"text": "John Smith", "type": "PER", "start": 10, "end": 20, "confidence": 0.9}
+    assert brief([entity]) == "[{'text': 'John Smith', 'type': 'PER', 'start': 10, 'end': 20, 'confidence': 0.9}]"
+    assert brief(dict.fromkeys("abcde", 0.2)).endswith("…; 5 in all}")

@@ -45,6 +45,13 @@ def split(learned: WordSplitter, text: str) -> list[str]:
     return [text[start:stop] for start, stop in learned.spans(text)]
 
 
+def test_a_clitic_with_one_host_is_split_if_it_is_frequent_and_never_attached() -> None:
+    often = "I 'm sure we did n't know .\n" * 3
+    assert split(splitter(often), "I'm here, it didn't.") == ["I", "'m", "here", ",", "it", "did", "n't", "."]
+    assert split(splitter("I did n't know .\n"), "it didn't.") == ["it", "didn't", "."]  # once may be a typing error
+    assert split(splitter(often + "we wo n't , they can't .\n"), "they can't") == ["they", "can't"]
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -27,10 +27,11 @@ from seqloom.training.devices import Alone, choose_device
 from seqloom.training.events import Ended, Saved, Stepped, Validated
 from seqloom.training.learning_rate import default_training
 from seqloom.training.newton import NewtonPoint, NewtonProblem, ScoredTexts, Texts, newton_step
-from seqloom.training.request import RunRequest
+from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import train_run
 from seqloom.training.run_folder import RunFolder
+from seqloom.training.run_summary import summary_of
 
 VOCABULARY, TEXTS, CLASSES = 30, 60, 3
 TOLERANCE = 1e-6
@@ -218,6 +219,22 @@ def test_its_idf_and_its_strengths_are_kept_with_the_model(data: DataConfig, tmp
     reports_of(tmp_path / "run", resolved(data))
     assert float(read_bundle(tmp_path / "run" / "model").weights["encoder.input.idf"].max()) > 2
     assert isinstance(RunFolder(tmp_path / "run").config().training.optimizer, NewtonConfig)
+    found = summary_of(tmp_path / "run")
+    assert found.chosen is not None and found.l2 == NewtonConfig().l2[found.chosen.epoch - 1]
+    told = f"{found.l2:g}, the best of 3, 1, 0.3, 0.1, 0.03, 0.01, 0.003 on the dev set"
+    assert f"| L2 strength | {told} |" in (tmp_path / "run" / "card.md").read_text()
+    assert f"L2 strength: {told}." in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_strength_is_an_option(data: DataConfig) -> None:
+    _, request = requested(data.train, {"model": "linear", "optimizer": "newton", "l2": "0.3"})
+    assert request.training["optimizer"] == NewtonConfig(l2=(0.3,))
+    assert requested(data.train, {"optimizer": "newton", "l2": 0.3})[1].training == request.training
+    assert resolve(data, request).config.training.strengths == (0.3,)
+    with pytest.raises(ConfigError, match=r"--l2 'much'.*such as 0\.3"):
+        requested(data.train, {"optimizer": "newton", "l2": "much"})
+    with pytest.raises(ConfigError, match=r"--l2 is a setting of newton.*add --optimizer newton"):
+        requested(data.train, {"model": "linear", "l2": "0.3"})
 
 
 @pytest.mark.slow
@@ -243,7 +260,7 @@ def test_a_run_that_was_stopped_between_two_steps_ends_with_the_same_bytes(data:
 
 @pytest.mark.slow
 def test_a_strength_ends_where_the_objective_is_flat(data: DataConfig, tmp_path: Path) -> None:
-    found = resolved(data, optimizer=NewtonConfig(strengths=(1.0,), tolerance=1e-4))
+    found = resolved(data, optimizer=NewtonConfig(l2=(1.0,), tolerance=1e-4))
     reports = reports_of(tmp_path / "run", found)
     norms = [report.grad_norm for report in reports if isinstance(report, Stepped)]
     assert 2 <= len(norms) < 20 and norms[-1] < norms[0] / 10
@@ -270,9 +287,9 @@ def test_what_is_solved_starts_from_a_model_that_learned_at_any_rate(data: DataC
 def test_without_a_dev_part_the_usual_strength_is_solved(data: DataConfig) -> None:
     prepared = resolved(data).prepared
     bare = prepared._replace(splits=prepared.splits | {"dev": prepared.splits["dev"][:0]})
-    assert default_training(bare, "linear", "nano", {})["optimizer"].strengths == (1.0,)
-    one = default_training(bare, "linear", "nano", {"optimizer": NewtonConfig(strengths=(0.1,))})
-    assert one["optimizer"].strengths == (0.1,) and one["duration"].epochs == 1
+    assert default_training(bare, "linear", "nano", {})["optimizer"].l2 == (1.0,)
+    one = default_training(bare, "linear", "nano", {"optimizer": NewtonConfig(l2=(0.1,))})
+    assert one["optimizer"].l2 == (0.1,) and one["duration"].epochs == 1
     with pytest.raises(ConfigError, match="newton has 7 strengths to choose from"):
         default_training(bare, "linear", "nano", {"optimizer": NewtonConfig()})
 

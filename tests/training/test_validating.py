@@ -13,6 +13,10 @@ from seqloom.data.check import load_data
 from seqloom.tasks.evaluation import Evaluation, evaluate
 from seqloom.tasks.task import HeadSettings, ModelSpec, task_of
 from seqloom.training.devices import Alone
+from seqloom.training.events import Validated
+from seqloom.training.run import train
+from seqloom.training.run_report import run_document
+from seqloom.training.run_summary import summary_of
 from seqloom.training.session import Session
 from seqloom.training.validation import ValidationResult
 
@@ -58,3 +62,25 @@ def test_the_shares_of_two_processes_together_have_every_figure_of_one(tmp_path:
     alone = rows(whole, Alone())
     assert np.array_equal(rows(mine, TwoRanks([theirs])), alone)
     assert alone[:, 0].tolist() == sorted(map(int, whole.ids)) == prepared.splits["dev"].tolist()
+
+
+@pytest.mark.slow
+def test_a_validation_logs_the_same_examples_each_time_and_the_worst_of_the_wrong_ones(tmp_path: Path) -> None:
+    rows = [(f"row {at} word{at * 7 % 60}", "ab"[at * 11 % 7 % 2]) for at in range(120)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *map(",".join, rows), ""]))
+    reports = list[Validated]()
+    train(
+        tmp_path / "a.csv",
+        out=tmp_path / "run",
+        dev_size=0.5,
+        model="bag",
+        size="nano",
+        epochs=3,
+        device="cpu",
+        show=lambda one: reports.append(one) if isinstance(one, Validated) else None,
+    )
+    for one in reports:
+        wrong = round(60 * (1 - one.metrics["accuracy"]))
+        assert [sample.input for sample in one.samples[:4]] == [sample.input for sample in reports[0].samples[:4]]
+        assert wrong >= 8 and [sample.correct for sample in one.samples[4:]] == [False] * 4
+    assert sum("✗" in line for line in run_document(summary_of(tmp_path / "run")).text(100).split("\n")) >= 4

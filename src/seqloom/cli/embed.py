@@ -71,7 +71,8 @@ def embed(
     loaded = load_on(model, device)
     asked = PredictRequest.of(loaded, source, given)
     with _file(source) as (path, stream):
-        rows = InputSource(path, InputColumns(asked.named, loaded.columns), asked.reading, asked.skip, stream)
+        columns = InputColumns(asked.named, loaded.columns, trained_id=loaded.id_column)
+        rows = InputSource(path, columns, asked.reading, asked.skip, stream)
         steps = embedding_steps(
             loaded, rows, out, dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=where
         )

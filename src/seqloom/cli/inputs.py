@@ -94,15 +94,19 @@ def require_readable(given: Given) -> None:
     said(BadRows, given)
 
 
-def reading_of(loaded: "LoadedModel", source: str, given: Given) -> "FileReading":
-    """Return how to read an input file: by the options, else as in training; a stream only by the options."""
+def reading_of(loaded: "LoadedModel", source: str, given: Given, identity: str | None = None) -> "FileReading":
+    """Return how to read an input file: by the options, else as in training; a stream only by the options.
+
+    `identity` is the column of ids of training, if the verb reads ids.
+    """
     from seqloom.inference.as_trained import FileReading, inputs_as_trained, trained_format
 
     named = said(ReadingConfig, given)
     if source == STANDARD_INPUT:
         reading, was = ReadingConfig(**named), None if loaded.run is None else trained_format(loaded.run)
         return FileReading(reading, as_trained=reading.format == was == "jsonl")
-    return _printed(inputs_as_trained(loaded.run, Path(source), named, () if "input" in given else loaded.columns))
+    columns = () if "input" in given else loaded.columns
+    return _printed(inputs_as_trained(loaded.run, Path(source), named, columns, identity))
 
 
 def text_file_of(file: Path, model: Path | None, given: Given) -> "TextFile":
@@ -132,14 +136,16 @@ class PredictRequest(NamedTuple):
     reading: ReadingConfig
     skip: bool  # whether bad rows are reported and the others predicted
     as_trained: bool = False  # whether it is a table in the format of training
+    id: str | None = None  # column of ids
     text: str | None = None  # one text, read in place of standard input
 
     @classmethod
     def of(cls, loaded: "LoadedModel", source: str, given: Given) -> "PredictRequest":
         """Build the request from options; the defaults are those of training."""
-        read, skip = reading_of(loaded, source, given), with_flags(loaded.bad_rows, given).skip_bad_rows
+        read = reading_of(loaded, source, given, None if "id" in given else loaded.id_column)
+        skip = with_flags(loaded.bad_rows, given).skip_bad_rows
         named = tuple(given.get("input", ()))
-        return cls(source, named, given.get("sequence"), read.config, skip, read.as_trained)
+        return cls(source, named, given.get("sequence"), read.config, skip, read.as_trained, given.get("id"))
 
     @classmethod
     def of_argument(cls, loaded: "LoadedModel", argument: str, given: Given) -> "PredictRequest":
@@ -168,7 +174,15 @@ class PredictRequest(NamedTuple):
         from seqloom.inference.prediction import windows_of
 
         kind, path = loaded.task.input_spec.schema.input, Path(self.source)
-        columns = InputColumns(self.named, loaded.columns, self.sequence, loaded.sequence, self.as_trained)
+        columns = InputColumns(
+            self.named,
+            loaded.columns,
+            self.sequence,
+            loaded.sequence,
+            self.as_trained,
+            self.id,
+            loaded.id_column,
+        )
         if self.source == STANDARD_INPUT:
             stream = sys.stdin.buffer if self.text is None else io.BytesIO(self.text.encode())
             return read_stream(cast(io.BufferedReader, stream), kind, ledger, self.reading.format, columns)

@@ -100,6 +100,11 @@ BAD_ROWS = reworded(
     f"{AS_TRAINED}",
 )
 SKIP_BAD_ROWS = {"skip_bad_rows": BAD_ROWS["skip_bad_rows"]}
+ID = reworded(
+    settings(DataConfig, "id"),
+    id="Column with the id of each row, which the output repeats (default: as in training, else a column called id, if "
+    "there is one).",
+)
 SEQUENCE = reworded(
     settings(DataConfig, "sequence"),
     sequence=f"Join consecutive rows with the same value in this column into one sequence {AS_TRAINED}",

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from seqloom.cli.inputs import Deterministic, Model, PredictRequest, exact, load_on, require_another, require_readable
-from seqloom.cli.options import FILE, SEQUENCE, SKIP_BAD_ROWS, BatchTokens, DeviceName, Given, option, takes
+from seqloom.cli.options import FILE, ID, SEQUENCE, SKIP_BAD_ROWS, BatchTokens, DeviceName, Given, option, takes
 from seqloom.cli.predictions import OutputOptions, output_format_of, write_predictions
 from seqloom.cli.streaming import require_streamable, write_stream
 
 
 @takes(
     FILE,
+    ID,
     SEQUENCE,
     SKIP_BAD_ROWS,
     common=(
@@ -21,6 +22,7 @@ from seqloom.cli.streaming import require_streamable, write_stream
         "with_input",
         "stream",
         "input",
+        "id",
         "format",
         "skip_bad_rows",
         "batch_tokens",

@@ -35,6 +35,8 @@ def require_streamable(given: Given, output: OutputOptions) -> None:
         raise ConfigError(
             "--skip-bad-rows: skipping a row of a stream would change all later predictions", fix="leave it out"
         )
+    if given.get("id") is not None:
+        raise ConfigError("--id: a stream is a single sequence, whose elements have no id", fix="leave it out")
     if given.get("sequence") is not None:
         raise ConfigError(
             "--sequence is for files with many sequences; a stream is a single sequence", fix="leave it out"

@@ -24,7 +24,7 @@ from seqloom.events import Event, Progress, Result, Show, finished
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import counted, duration, share, size
 from seqloom.training.events import Ended, Notice, Report, Sample, Started, Stepped, Validated, Wrote
-from seqloom.training.progress import GAP, ProgressFacts, brief_names, score, sparkline
+from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline
 
 if TYPE_CHECKING:
     from seqloom.data.checks.check import DataFinding
@@ -228,7 +228,7 @@ def validation_lines(report: Validated, metric: str, samples: Sequence[Sample]) 
     scores = GAP.join(f"dev {score(report.metrics, name)}" for name in names) or "no dev set"
     head = Text(f"step {report.step:,}{GAP}epoch {report.epoch}{GAP}{scores}")
     if report.chosen and not report.best:
-        head.append(f"{GAP}as good as the best", style="green")
+        head.append(f"{GAP}{KEPT}", style="green")
     if not (report.best and names):
         return [head]  # no new samples
     head.append(f"{GAP}best so far", style="green")
@@ -349,7 +349,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     if ended.reason == "patience" and task.metric.is_perfect(ended.metrics.get(task.metric.name, math.nan)):
         after = PERFECT
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
-    lines += _chosen(ended, task)
+    lines += _chosen(out, ended, task)
     if calibrated:
         lines.append(f"  dev set after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}")
     if calibrated.get(LOSS, -math.inf) > ended.metrics.get(LOSS, math.inf):
@@ -358,7 +358,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     del named["card"]
     lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
-    then = (*asked, task.usage.file, *task.usage.then, "seqloom evaluate RUN", "seqloom doctor RUN")
+    judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
+    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN")
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 
@@ -373,16 +374,17 @@ def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
     return {name: value for name, value in known.items() if value != ended.metrics.get(name)}
 
 
-def _chosen(ended: Ended, task: "Task") -> list[str]:
+def _chosen(out: Path, ended: Ended, task: "Task") -> list[str]:
     """Return the scores of the chosen validation, and why it was chosen if it is not the best one."""
     if not ended.metrics:
         return ["the model was not evaluated: there is no dev set"]
     if ended.chosen_step == ended.best_step:
         return [f"best on the dev set, at step {ended.best_step:,}: {_scores(ended.metrics, task)}"]
-    return [
-        f"on the dev set, at step {ended.chosen_step:,}: {_scores(ended.metrics, task)}",
-        f"  step {ended.best_step:,} scored better, but within one standard error, so the later weights are kept",
-    ]
+    from seqloom.training.run_report import choice_text
+    from seqloom.training.run_summary import read_validations
+
+    why = choice_text(read_validations(out), task.metric.name)  # as in the report and the card
+    return [f"on the dev set, at step {ended.chosen_step:,}: {_scores(ended.metrics, task)}", f"  {why}"]
 
 
 def _scores(metrics: dict[str, float], task: "Task") -> str:

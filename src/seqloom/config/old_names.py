@@ -34,6 +34,7 @@ KEYS: dict[str, dict[str, str]] = {  # by the tag in the file: old key, new key
     "sgd": {"decay": "weight_decay"},
     "adam": _ADAM,
     "adamw": _ADAM,
+    "newton": {"strengths": "l2"},
     "constant": _SCHEDULE,
     "linear": _SCHEDULE,
     "cosine": _SCHEDULE,

@@ -87,8 +87,9 @@ class Setting(NamedTuple):
             value = fspath(value)
         annotation, parts = self.annotation, get_args(self.annotation)
         if get_origin(parts[0] if get_origin(annotation) is Annotated else annotation) is tuple:
-            value = (value,) if isinstance(value, str) else value  # in Python also one name, or a path
-            if isinstance(value, Iterable):
+            one = int | float if self.described.parse else str  # in Python also one value, or a path
+            value = (value,) if isinstance(value, one) and not isinstance(value, bool) else value
+            if isinstance(value, Iterable) and not isinstance(value, str):
                 value = tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
         if self.described.parse is None or not isinstance(value, str):
             if get_origin(annotation) in (Union, UnionType) and str in parts:  # text is parsed, the rest is checked
@@ -108,8 +109,10 @@ class Setting(NamedTuple):
             return f"--no{self.flag[1:]}" if self.described.negatable and value is False else ""
         if value is True:
             return self.flag
-        values = value if isinstance(value, tuple) else (value,)
-        return " ".join(f"{self.flag} {shlex.quote(str(one).removesuffix('.0'))}" for one in values)
+        values = [str(one).removesuffix(".0") for one in (value if isinstance(value, tuple) else (value,))]
+        if self.described.parse and isinstance(value, tuple):  # one text
+            values = [",".join(values)]
+        return " ".join(f"{self.flag} {shlex.quote(one)}" for one in values)
 
 
 @cache

@@ -83,13 +83,30 @@ class MuonConfig(Config, tag="muon", kw_only=True):
     weight_decay: Annotated[Decay, WEIGHT_DECAY] = 0.01
 
 
+def _strengths(text: str) -> tuple[float, ...]:
+    """The strengths in a text, with commas between them."""
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError:
+        raise ConfigError(repr(text), fix="give a number, such as 0.3, or several, such as 1,0.3,0.1") from None
+
+
 class NewtonConfig(Config, tag="newton", kw_only=True):
     """Newton's method on the complete training set, for linear models; it solves one L2 strength after another.
 
     An epoch is a strength s: the sum of losses + s/2 |w|^2 is minimized, starting from the previous solution.
     """
 
-    strengths: Strengths = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+    l2: Annotated[
+        Strengths,
+        Flag(
+            "Strength of the L2 penalty with newton; with several, separated by commas, the best on the dev set is "
+            "kept (default: 3,1,0.3,0.1,0.03,0.01,0.003; 1 without a dev set).",
+            "NUMBERS",
+            OPTIMIZER,
+            parse=_strengths,
+        ),
+    ] = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
     tolerance: Annotated[float, Meta(ge=0.0, le=1.0)] = 1e-5  # largest gradient of the mean objective at convergence
 
     @property
@@ -413,7 +430,7 @@ class TrainingConfig(Config, tag="training", kw_only=True):
     @property
     def strengths(self) -> tuple[float, ...]:
         """The strengths of L2 that newton solves for; empty for other optimizers."""
-        return self.optimizer.strengths if isinstance(self.optimizer, NewtonConfig) else ()
+        return self.optimizer.l2 if isinstance(self.optimizer, NewtonConfig) else ()
 
     def _require_solving(self) -> None:
         """Raise ConfigError for settings of gradient descent, which newton would ignore."""

@@ -16,6 +16,7 @@ from seqloom.config.data import (
     DataConfig,
     Format,
     Overlong,
+    ReadingConfig,
     Task,
     Unit,
     asked_encoding,
@@ -31,6 +32,8 @@ from seqloom.data.problems import Ledger, cleaned_name
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
 from seqloom.events import Progress, Work, finished
+
+UTF_8 = ReadingConfig().encoding
 
 
 class ReportedRows(Ledger):
@@ -83,10 +86,17 @@ def _next(config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]) -
     errors = [one for one, some in advised.items() if one.severity == "reject" and not some]
     if errors and not copies:
         return ()
+    reading = config.reading
+    if copies and reading.encoding != UTF_8:  # a copy is UTF-8, and one command reads all files in one encoding
+        copies = {path: copy for path in files if (copy := cleaned_name(path))}
+        reading = msgspec.structs.replace(reading, encoding=UTF_8)
+    cleaning = tuple(files[path].strip("`") for path in copies)
+    if reading != config.reading and len(copies) < len(files):
+        return cleaning
     parts = {part: tuple(copies.get(path, path) for path in getattr(config, part)) for part in SPLITS}
-    after = msgspec.structs.replace(config, **parts)
+    after = msgspec.structs.replace(config, **parts, reading=reading)
     names = ["seqloom", "data check" if errors else "train", *map(shlex.quote, after.train), *typed_changes(after)]
-    return (*(files[path].strip("`") for path in copies), " ".join(names))
+    return (*cleaning, " ".join(names))
 
 
 def _advises(finding: DataFinding, command: str) -> bool:

@@ -147,10 +147,16 @@ class CleanReport(Shown):
         """Whether there was nothing to change."""
         return not self.changes
 
+    def __repr__(self) -> str:
+        return f"CleanReport({self.file})\n  {self._verdict}"
+
+    @property
+    def _verdict(self) -> str:
+        dropped, place = self.rows - self.written, f"written to {self.out}" if self.out else "nothing is written"
+        done = f"{counted(self.changed, 'row')} changed and {counted(dropped, 'row')} dropped"
+        return f"{'There is nothing to change' if self.is_clean else done}; {place}"
+
     def document(self) -> Document:
-        dropped = self.rows - self.written
-        place = "nothing is written" if self.out is None else f"written to {self.out}"
-        done = f"{counted(self.changed, 'row')} changed and {counted(dropped, 'row')} dropped; {place}"
         found: list[list[TableCell]] = [
             [
                 *((CHANGES[one.code], one.rows) if at == 0 else ("", "")),
@@ -179,7 +185,7 @@ class CleanReport(Shown):
         return Document(
             f"{self.file} cleaned" if self.out is not None else f"{self.file}: what would be cleaned",
             [
-                Callout(f"There is nothing to change; {place}" if self.is_clean else done, "fine"),
+                Callout(self._verdict, "fine"),
                 KeyFigures([(self.rows, "rows read"), (self.written, "rows kept"), (self.changed, "rows changed")]),
                 Heading("Changes"),
                 TableBlock(("change", "rows", "line", "before", "after"), found),
@@ -328,7 +334,10 @@ def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[Readin
     require_regular(path, ledger)
     format = reading.format or format_of(path, ledger)
     if format not in FORMATS:
-        raise ConfigError(f"{path} is {format}, which is not cleaned", fix=f"convert it to {', '.join(FORMATS)}")
+        raise ConfigError(
+            f"{path} is not cleaned: only {', '.join(FORMATS)} files are",
+            fix="change the lines that `seqloom data check` lists in the file itself, or convert it to one of these",
+        )
     reading = msgspec.structs.replace(reading, format=format)
     windows = lines_in_windows(path, Ledger()) if reading.encoding == "utf-8" else []
     return msgspec.structs.replace(reading, encoding=MIXED) if windows else reading, frozenset(windows)

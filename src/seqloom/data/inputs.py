@@ -31,17 +31,32 @@ from seqloom.errors import ConfigError, did_you_mean
 
 
 class InputColumns(NamedTuple):
-    """Which columns hold the input: those named by the user, else those that training read, if the file has them."""
+    """Which columns are read: those named by the user, else those that training read, if the file has them."""
 
     named: tuple[str, ...] = ()  # by the user
     trained: tuple[str, ...] = ()  # read in training
     sequence: str | None = None  # column that identifies the steps of one sequence, named by the user
     trained_sequence: str | None = None  # the same, read in training
     as_trained: bool = False  # whether the format is that of training
+    id: str | None = None  # column with the id of each row, named by the user; empty: none
+    trained_id: str | None = None  # the same, read in training
 
     def kind(self, kind: InputKind, read: tuple[str, ...]) -> InputKind:
         """The kind that reads these columns: in the format and the columns of training, as training did."""
         return kind.in_columns() if self.as_trained and read == (self.trained or read) else kind
+
+    def identity(self, table: Table, path: Path, ledger: Ledger) -> int | None:
+        """The number of the column of ids: the named one, that of training, or one with a common name."""
+        if self.id and self.id not in table.columns:
+            near = did_you_mean(self.id, table.columns)
+            text = f"there is no column '{self.id}'; found {_shown(table)}"
+            _refuse(text, path, flagged(near, "--id") or near, ledger)
+        usual = self.trained_id if self.trained_id in ("", *table.columns) else None
+        name = self.id if self.id is not None else usual
+        if name is not None:
+            return table.columns.index(name) if name else None
+        lower = [name.lower() for name in table.columns]
+        return next((lower.index(name) for name in IDS if name in lower), None)
 
 
 def read_inputs(
@@ -60,13 +75,20 @@ def read_inputs(
     table = (_files(path, kind, ledger) if kind.in_files else None) or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is not None:
-        return examples_of(in_sequences(table, steps, ledger)._replace(columns=("vectors", "id")), kind, (0,), ledger)
+        if columns.id is not None:
+            text = f"--id {columns.id}: the id of a sequence is its value in '{escaped(steps.target[0])}'"
+            raise ConfigError(text, fix="leave out --id")
+        joined = in_sequences(table, steps, ledger)._replace(columns=("vectors", "id"))
+        return examples_of(joined, kind, (0,), ledger, identity=1)
     usual = columns.trained if columns.trained_sequence is None else ()  # columns of steps are not complete inputs
     found = find_columns(table, kind, columns._replace(trained=usual), path, ledger)
-    kind = columns.kind(kind, tuple(table.columns[number] for number in found))
+    kind, identity = (
+        columns.kind(kind, tuple(table.columns[number] for number in found)),
+        columns.identity(table, path, ledger),
+    )
     if kind.in_files:
         table = load_column(table, found[0], kind, ledger)
-    return examples_of(table, kind, found, ledger)
+    return examples_of(table, kind, found, ledger, identity=identity)
 
 
 def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig | None:
@@ -113,10 +135,11 @@ def _files(path: Path, kind: InputKind, ledger: Ledger) -> Table | None:
     return Table(kind.column_names[0], _counted(records, ledger))
 
 
-def examples_of(table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger) -> Iterator[Example]:
-    """Yield the examples of a table with its input in these columns; ids come from a column with a common name."""
+def examples_of(
+    table: Table, kind: InputKind, columns: tuple[int, ...], ledger: Ledger, *, identity: int | None = None
+) -> Iterator[Example]:
+    """Yield the examples of a table with its input in these columns, and its ids in the column `identity`."""
     lower = [name.lower() for name in table.columns]
-    identity = next((lower.index(name) for name in IDS if name in lower), None)
     spaces = lower.index("spaces") if kind.in_words and "spaces" in lower else None
     roles = Roles(columns, (), Schema(kind, NoTarget()), identity, spaces=spaces)
     return (made.example for made in make_examples(table, roles, ledger))
@@ -195,6 +218,7 @@ class StreamReader:
         """Yield the inputs of JSON lines, whose keys are the columns, in lists of all that have arrived."""
         first: First | None = None
         found: tuple[int, ...] = ()
+        identity: int | None = None
         kind = self.kind
         for lines in self._lines():
             rest = iter(lines)
@@ -202,11 +226,13 @@ class StreamReader:
                 first = first_object(rest, self.path, self.ledger)
                 if first is None:
                     continue
-                found = find_columns(Table(first.columns, iter(())), self.kind, columns, self.path, self.ledger)
+                empty = Table(first.columns, iter(()))
+                found = find_columns(empty, self.kind, columns, self.path, self.ledger)
+                identity = columns.identity(empty, self.path, self.ledger)
                 kind = columns.kind(self.kind, tuple(first.columns[number] for number in found))
                 rest = iter([first.line, *rest])
             table = Table(first.columns, records_of(self.path, first, rest, self.ledger))
-            yield list(examples_of(table, kind, found, self.ledger))
+            yield list(examples_of(table, kind, found, self.ledger, identity=identity))
 
     def _lines(self) -> Iterator[list[Line]]:
         """Yield the lines of each chunk that are not blank, with their numbers."""
@@ -266,6 +292,8 @@ def read_stream(
         raise ConfigError(f"{format} cannot be read from {name}", fix="use --format text or jsonl, or give a file")
     if format == "jsonl":
         return source.objects(columns)
+    if columns.id:
+        raise ConfigError(f"--id {columns.id}: lines of text in {name} have no columns", fix="leave out --id")
     if not kind.in_lines:
         text = f"{name} has lines of text, but the model reads {kind.noun}"
         raise ConfigError(text, fix="give a file, or JSON lines with --format jsonl")

@@ -230,8 +230,10 @@ class Ledger:
         verdict: str = "",
         remedy: Mapping[str, object] | None = None,
     ) -> RejectedError:
+        fixes = [problem.fix for problem in problems]  # each is written once, with the first problem that has it
+        again = [fix in fixes[:place] for place, fix in enumerate(fixes)]
         return RejectedError(
-            [str(problem) for problem in problems],
+            [str(one._replace(fix="") if known else one) for one, known in zip(problems, again, strict=True)],
             codes=[problem.code for problem in problems],
             total=kinds.total(),
             verdict=verdict,

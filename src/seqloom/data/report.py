@@ -409,6 +409,10 @@ class DataReport(Shown):
     problems: tuple[Mapping[str, object], ...] = ()  # the first bad rows, if there are more than allowed
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
 
+    def __repr__(self) -> str:
+        found = "".join(f"\n  {one.code}: {counted(one.rows, 'row')}" for one in self.findings)
+        return f"DataReport({excerpt(self.name, LONGEST_TEXT)})\n  {_verdict(self)}{found}"
+
     @property
     def rows(self) -> int:
         """The number of rows of all splits."""

@@ -75,11 +75,16 @@ def trained_format(run: RunConfig) -> Format | None:
 
 
 def inputs_as_trained(
-    run: RunConfig | None, path: Path, given: Mapping[str, Any], columns: tuple[str, ...] = ()
+    run: RunConfig | None,
+    path: Path,
+    given: Mapping[str, Any],
+    columns: tuple[str, ...] = (),
+    identity: str | None = None,
 ) -> FileReading:
     """The same for a file of inputs without targets: a template that names the target is left out.
 
-    `columns` are the input columns of training; they are reused if the file has them and others.
+    `columns` are the input columns of training, and `identity` that of its ids; they are reused if the file has them
+    and others.
     """
     template = None if run is None else run.data.reading.template
     if run is not None and template is not None and "template" not in given:
@@ -100,7 +105,7 @@ def inputs_as_trained(
     with suppress(SeqloomError):  # it is reported when the file is read
         there = read_table((path,), found.config, Ledger(ANY_ROWS)).columns
         if len(there) > 1 and {*columns} <= {*there}:
-            reused = worded_changes(DataConfig(train=(), input=columns))
+            reused = worded_changes(DataConfig(train=(), input=columns, id=identity if identity in there else None))
             return found._replace(files=(path,), reused=(*found.reused, *reused))
     return found
 

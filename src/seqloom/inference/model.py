@@ -109,6 +109,11 @@ class OpenedModel:
         return None if self.run is None else self.run.data.sequence
 
     @property
+    def id_column(self) -> str | None:
+        """The column of ids that training was given; empty if it was told to read none."""
+        return None if self.run is None else self.run.data.id
+
+    @property
     def bad_rows(self) -> BadRows:
         """The rule for bad rows of the run; outside a run, bad rows are errors."""
         return BadRows() if self.run is None else self.run.data.bad_rows

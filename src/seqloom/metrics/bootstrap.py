@@ -168,6 +168,8 @@ def alike_said(
     >>> print(alike_said({"accuracy": 1.0, "loss": 0.1}, 20))
     The accuracy of all rows is 1, so the bootstrap shows no variation. The interval uses the rule of three: up to 3 \
 of 20 new rows may be wrong.
+    >>> alike_said({"f1": 1.0, "recall": 1.0, "accuracy": 1.0}, 20).partition(", so")[0]
+    'The f1, recall and accuracy of all rows are 1'
     >>> alike_said({"accuracy": 0.9}, 20)
     ''
     """
@@ -178,7 +180,8 @@ of 20 new rows may be wrong.
         ("1", "wrong") if found == {1.0} else ("0", "correct") if found == {0.0} else ("0 or 1", "different")
     )
     are = f"is {value}" if len(names) == 1 else f"are {value}"
-    same = f"The {' and '.join(names)} of all {many} {are}, so the bootstrap shows no variation."
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    same = f"The {listed} of all {many} {are}, so the bootstrap shows no variation."
     most = "all" if 0 < rows <= THREE else f"up to {THREE}"
     further = f"{rows:,}" if rows else "as many"
     rule = f"The interval uses the rule of three: {most} of {further} new {many} may be {differ}."

@@ -141,8 +141,9 @@ def brief(value: Any) -> str:
     """
     if isinstance(value, dict):
         scores = all(isinstance(one, float) for one in value.values())
-        names = sorted(value, key=lambda name: -value[name]) if scores else list(value)
-        return _listed([f"{name!r}: {brief(value[name])}" for name in names[:SHOWN_VALUES]], len(value)).join("{}")
+        names = sorted(value, key=lambda name: -value[name])[:SHOWN_VALUES] if scores else list(value)
+        count = len(value) if scores else len(names)  # a record, such as an entity, is shown with all its fields
+        return _listed([f"{name!r}: {brief(value[name])}" for name in names], count).join("{}")
     if isinstance(value, list | tuple):
         return _listed([brief(one) for one in value[:SHOWN_VALUES]], len(value)).join("[]")
     if isinstance(value, str):

@@ -34,6 +34,7 @@ APOSTROPHE = "'"
 CURLY = str.maketrans("’", APOSTROPHE)
 LONGEST_CLITIC = 4  # characters
 FEWEST_HOSTS = 2  # different words next to a clitic
+OFTEN = 3  # occurrences next to a single word, if no word has the clitic attached: I 'm, did n't
 LEADING = 0.05  # share of a clitic's occurrences that may start a sentence: i'm often does, n't does not
 LONGEST_CHUNK = 400  # characters; a longer chunk is no text
 LONGEST_RUN = 8  # marks of a known word
@@ -301,7 +302,10 @@ class SplitterFit:
         return msgspec.structs.replace(rules, kept=frozenset(kept))
 
     def _clitics(self, marked: set[str], *, at_end: bool) -> frozenset[str]:
-        """The words with an apostrophe that occur next to more words than they are attached to."""
+        """The words with an apostrophe that occur next to more words than they are attached to.
+
+        One word beside them is enough if they occur often, and never attached.
+        """
         hosts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for (left, right), count in self.pairs.items():
             word, host = (right, left) if at_end else (left, right)
@@ -316,7 +320,8 @@ class SplitterFit:
         return frozenset(
             one
             for one, near in hosts.items()
-            if len(near) > max(attached[one], FEWEST_HOSTS - 1)
+            if len(near) > attached[one]
+            and (len(near) >= FEWEST_HOSTS or sum(near.values()) >= OFTEN)
             and (not at_end or self.first[one] <= LEADING * sum(near.values()))
         )
 

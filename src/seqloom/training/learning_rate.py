@@ -283,15 +283,15 @@ def default_epochs(tokens: int, steps: int) -> int:
 def _solving(prepared: Prepared, named: NewtonConfig | None) -> dict[str, Any]:
     """One epoch for each strength, until the dev score stops improving; without a dev set, strength 1."""
     has_dev = bool(len(prepared.splits["dev"]))
-    if named is not None and not has_dev and len(named.strengths) > 1:
+    if named is not None and not has_dev and len(named.l2) > 1:
         raise ConfigError(
-            f"newton has {len(named.strengths)} strengths to choose from, but there is no dev set",
-            fix="give --dev FILE or --dev-size 10%, or leave --optimizer out: the strength is then 1",
+            f"newton has {len(named.l2)} strengths to choose from, but there is no dev set",
+            fix="give one with --l2 1, or --dev FILE or --dev-size 10%",
         )
-    optimizer = named or (NewtonConfig() if has_dev else NewtonConfig(strengths=(1.0,)))
+    optimizer = named or (NewtonConfig() if has_dev else NewtonConfig(l2=(1.0,)))
     return {
         "batching": ByLengthConfig(batch_tokens=SOLVED_BATCH),
-        "duration": EpochsConfig(epochs=len(optimizer.strengths)),
+        "duration": EpochsConfig(epochs=len(optimizer.l2)),
         "optimizer": optimizer,
         "lr": 1.0,  # full Newton steps; the line search may halve one
         "schedule": ConstantConfig(),
@@ -306,7 +306,7 @@ def training_line(settings: TrainingConfig) -> str:
 
     >>> training_line(TrainingConfig(patience=5))
     'training: 10 epochs, batches of 4,096 tokens, lr 0.001 (adamw, linear, warmup 100), patience 5'
-    >>> newton = NewtonConfig(strengths=(1.0, 0.1))
+    >>> newton = NewtonConfig(l2=(1.0, 0.1))
     >>> training_line(TrainingConfig(optimizer=newton, lr=1.0, schedule=ConstantConfig())).rpartition("; ")[2]
     'training stops after 2 epochs, not 10'
     """

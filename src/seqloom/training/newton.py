@@ -244,7 +244,7 @@ def solutions(
     nn.init.zeros_(cast(nn.Parameter, scored.head.bias))
     texts = Texts.of(source, batches)
     point = NewtonPoint(source.table.detach()[texts.rows], bias.detach().clone())
-    for strength in config.strengths:
+    for strength in config.l2:
         problem = NewtonProblem(task, scored, texts, strength)
         place, steps = problem.at(point), 0
         while place.gradient.largest() > config.tolerance and steps < MOST:
@@ -330,7 +330,7 @@ class Solver(WeightUpdate):
         self, batch: AnyBatch | None, *, carried: bool, run_state: TrainingState, lr: float, stop: bool = False
     ) -> None:
         """Take one Newton step, or none if the gradient is already below the tolerance."""
-        place = self._at(self._newton.strengths[run_state.epoch])
+        place = self._at(self._newton.l2[run_state.epoch])
         assert self._problem is not None
         flat = place.gradient.largest() <= self._newton.tolerance
         after = place if flat else newton_step(self._problem, place)
@@ -343,7 +343,7 @@ class Solver(WeightUpdate):
 
     def is_done(self, run_state: TrainingState) -> bool:
         """Whether all strengths are solved."""
-        return run_state.epoch >= len(self._newton.strengths)
+        return run_state.epoch >= len(self._newton.l2)
 
     def read(self) -> Tally:
         tallies, self._tallies = self._tallies, []

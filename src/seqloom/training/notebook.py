@@ -15,7 +15,7 @@ from seqloom.report.document import Bullets, DocumentBlock, Paragraph, TableBloc
 from seqloom.report.notebook import LiveOutput
 from seqloom.report.numbers import counted, duration
 from seqloom.training.events import Ended, Notice, Report, Stepped, Validated
-from seqloom.training.progress import GAP, ProgressFacts, brief_names, score, sparkline
+from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline
 
 MOST_VALIDATIONS = 12  # the latest ones are shown
 MOST_NOTICES = 5
@@ -70,7 +70,7 @@ class NotebookProgress(LiveOutput):
                 f"{one.step:,}",
                 one.epoch,
                 *(one.metrics.get(name) for name in names),
-                "best so far" if one.best else "as good as the best" if one.chosen else "",
+                "best so far" if one.best else KEPT if one.chosen else "",
             ]
             for one in self.validations
         ]

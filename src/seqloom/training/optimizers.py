@@ -96,7 +96,9 @@ def _muon(
     if not matrices:
         raise ConfigError("muon trains matrices between hidden vectors, and this model has none", fix="use adamw")
     groups = [{"params": matrices, "weight_decay": config.weight_decay, "fused": fused}]
-    return Muon(groups, _rest(config, weights, matrices, lr=lr, fused=fused), lr=lr, momentum=config.momentum)
+    return uncompiled(Muon)(
+        groups, _rest(config, weights, matrices, lr=lr, fused=fused), lr=lr, momentum=config.momentum
+    )
 
 
 def _tables(model: nn.Module, weights: list[nn.Parameter], *, sharded: bool) -> list[Tensor]:
@@ -121,7 +123,7 @@ def _sparse_adamw(
     """AdamW by touched rows for these tables, and AdamW for the rest."""
     group: dict[str, Any] = {"params": tables, "weight_decay": config.weight_decay, "fused": fused}
     group |= {"betas": (config.beta1, config.beta2), "eps": config.eps}
-    return SparseAdamW([group], _rest(config, weights, tables, lr=lr, fused=fused), lr=lr)
+    return uncompiled(SparseAdamW)([group], _rest(config, weights, tables, lr=lr, fused=fused), lr=lr)
 
 
 def _rest(

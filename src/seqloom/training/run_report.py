@@ -40,7 +40,7 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
 from seqloom.tasks.tag import TagsPrediction
-from seqloom.training.run_summary import SampleLine, ValidationLine, layers_text
+from seqloom.training.run_summary import SampleLine, ValidationLine, best_of, chosen_of, layers_text
 
 if TYPE_CHECKING:
     from seqloom.training.run_summary import Interval, RunScores, RunSummary, StepLine
@@ -190,22 +190,19 @@ def metrics_text(metrics: Mapping[str, float | None], intervals: Mapping[str, "I
     return ", ".join(f"{name} {scored(value)}{known.get(name, '')}" for name, value in metrics.items())
 
 
-def choice_text(summary: "RunSummary") -> str:
-    """Why the saved weights are not those with the best score; empty if they are."""
-    best, chosen, name = summary.best, summary.chosen, summary.metric.name
+def choice_text(validations: Sequence["ValidationLine"], name: str) -> str:
+    """Why the saved weights are not those with the best score; empty if they are. `name` is that of the metric."""
+    best, chosen = best_of(validations), chosen_of(validations)
     if best is None or chosen is None or best.step == chosen.step:
         return ""
-    if best.metrics.get(name) == chosen.metrics.get(name):
+    before, after = best.metrics.get(name), chosen.metrics.get(name)
+    if before == after:
         same = best.metrics.get("loss") == chosen.metrics.get("loss")
-        return (
-            f"Step {best.step:,} has the same {name} and {'the same' if same else 'a lower'} loss. Weights are chosen "
-            f"by {name}, so the later ones were chosen."
-        )
-    return (
-        f"Step {best.step:,} scored best, with {name} {scored(best.metrics.get(name))} against "
-        f"{scored(chosen.metrics.get(name))}. The difference is within one standard error, so the later weights were "
-        "chosen."
-    )
+        lead = f"has the same {name} and {'the same' if same else 'a lower'} loss"
+    else:
+        lead = f"scored better, {name} {scored(before)} against {scored(after)}"
+    within = f"its lead in {name} is within one standard error"
+    return f"Step {best.step:,} {lead}, but {within}, so the later weights were chosen."
 
 
 def _ending(summary: "RunSummary") -> Callout:
@@ -249,8 +246,9 @@ def _scores(summary: "RunSummary") -> list[DocumentBlock]:
     chose = f"The weights were chosen by {summary.metric.name} on the dev set"
     return [
         TableBlock(("metric", "value", "95 % interval"), rows),
+        Paragraph("" if summary.l2 is None else f"L2 strength: {_strength_text(summary)}."),
         Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
-        Aside(choice_text(summary)),
+        Aside(choice_text(summary.validations, summary.metric.name)),
         Aside(
             f"{chose}, so these scores are slightly optimistic. Scores on a test set that was not used before are not."
         ),
@@ -458,7 +456,7 @@ def _card_scores(summary: "RunSummary") -> list[DocumentBlock]:
     return [
         Paragraph(Spans(weights, _name(summary.metric.name), ":")),
         TableBlock(("metric", "value", "95 % confidence interval"), rows),
-        Paragraph(choice_text(summary)),
+        Paragraph(choice_text(summary.validations, summary.metric.name)),
         Paragraph(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Paragraph(CROSS_FITTED if scores.cross_fitted else ""),
     ]
@@ -508,11 +506,20 @@ def _model(summary: "RunSummary") -> list[list[TableCell]]:
         frozen = begun.parameters - begun.trainable
         rows += [["parameters", f"{begun.parameters:,}" + (f", {frozen:,} of them frozen" if frozen else "")]]
         rows += [["trained with", f"seqloom {begun.environment.seqloom}, torch {begun.environment.torch}"]]
-    rows += [["optimizer", _name(training.optimizer.kind())], ["lr", number(training.lr)], ["seed", training.seed]]
+    rows += [["optimizer", _name(training.optimizer.kind())]]
+    rows += [["lr", number(training.lr)]] if summary.l2 is None else [["L2 strength", _strength_text(summary)]]
+    rows += [["seed", training.seed]]
     rows += [["weights", f"of step {summary.chosen.step:,}"]] if summary.chosen is not None else []
     written = "" if summary.end is not None else " when this was written"
     read = "".join(f"; {one.tokens:,} tokens read by step {one.step:,}" for one in summary.steps[-1:])
     return [*rows, ["last step", f"{summary.reached:,}{written}{read}"]]
+
+
+def _strength_text(summary: "RunSummary") -> str:
+    """The L2 strength of a model that newton trained, and from which it was chosen."""
+    strengths, found = summary.config.training.strengths, f"{summary.l2:g}"
+    several = f", the best of {', '.join(f'{one:g}' for one in strengths)} on the dev set"
+    return found + (several if len(strengths) > 1 else "")
 
 
 def _limits(summary: "RunSummary") -> list[DocumentLine]:

@@ -11,7 +11,7 @@ model/ ──────┘   its notes have the scores of its weights
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -339,6 +339,22 @@ class DataSummary(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[str, ...] = ()
 
 
+def read_validations(run: Path) -> tuple[ValidationLine, ...]:
+    """The validations of a run, in order."""
+    path = run / RunFile.METRICS
+    return of_kind(read_log(path), "validation", ValidationLine, path)
+
+
+def best_of(validations: Sequence[ValidationLine]) -> ValidationLine | None:
+    """The validation with the best score."""
+    return next((one for one in reversed(validations) if one.best), None)
+
+
+def chosen_of(validations: Sequence[ValidationLine]) -> ValidationLine | None:
+    """The validation whose weights are in RUN/model: the best one, or a later one that is as good."""
+    return next((one for one in reversed(validations) if (one.best if one.chosen is None else one.chosen)), None)
+
+
 AnyRun = str | Path | RunFolder
 
 
@@ -368,13 +384,18 @@ class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
     @property
     def best(self) -> ValidationLine | None:
         """The validation with the best score."""
-        return next((one for one in reversed(self.validations) if one.best), None)
+        return best_of(self.validations)
 
     @property
     def chosen(self) -> ValidationLine | None:
         """The validation whose weights are in RUN/model: the best one, or a later one that is as good."""
-        newest = reversed(self.validations)
-        return next((one for one in newest if (one.best if one.chosen is None else one.chosen)), None)
+        return chosen_of(self.validations)
+
+    @property
+    def l2(self) -> float | None:
+        """The L2 strength of the chosen weights, if newton trained them: each epoch has one."""
+        strengths, chosen = self.config.training.strengths, self.chosen
+        return strengths[min(chosen.epoch, len(strengths)) - 1] if strengths and chosen is not None else None
 
     @property
     def reached(self) -> int:

@@ -11,7 +11,7 @@ class SplitOptimizer(Optimizer):
     """Some weights with their own step, the others with that of AdamW; one learning rate for both.
 
     Both have one list of groups and one state. As in torch's fused optimizers, gradients are divided by `grad_scale`,
-    and nothing changes if `found_inf` is 1, which is checked on the device.
+    and on a GPU nothing changes if `found_inf` is 1, which is checked on the device.
     """
 
     grad_scale: Tensor | None = None

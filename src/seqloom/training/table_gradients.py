@@ -5,7 +5,7 @@
 
 A fresh dense gradient of a large table is new memory in every step, whose pages the system has to map and fill with
 zeros. As rows (torch's sparse tensors), the gradient is copied into memory that is kept, and removed from it after the
-step. The optimizer sees the same numbers.
+step. The optimizer sees the same numbers; with several micro-batches, up to the order of additions.
 """
 
 from typing import Any

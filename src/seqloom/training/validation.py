@@ -37,7 +37,7 @@ from seqloom.training.session import Session
 from seqloom.training.state import TrainingState, Validation
 from seqloom.training.step import WeightUpdate, moved
 
-SAMPLES = 4
+SAMPLES, WRONG = 4, 4  # examples that every validation logs, and the worst wrong predictions among the others
 
 
 class ValidationResult(NamedTuple):
@@ -98,8 +98,8 @@ def validate(session: Session) -> ValidationResult:
         if isinstance(task, Calibrator):  # calibrated on the complete dev set, on every rank
             with answering(session.model):
                 looking = task.for_validation(session.model, batches_of(session, "dev"))
-        evaluation = evaluate(looking, session.model, chain([first], batches))
-        rows, samples = evaluation.statistics, tuple(_sample(session, one) for one in evaluation.examples[:SAMPLES])
+        evaluation = evaluate(looking, session.model, chain([first], batches), worst=SAMPLES + WRONG)
+        rows, samples = evaluation.statistics, tuple(_sample(session, one) for one in _logged(evaluation))
     sums = torch.from_numpy(task.summed(rows))
     if not ranks.sharded:
         sums = ranks.sum(sums)
@@ -114,6 +114,14 @@ def batches_of(session: Session, part: SplitName, rank: int = 0, count: int = 1)
     for step in loader.steps(until=1):
         if step.batch is not None:
             yield moved(step.batch, session.device.torch)
+
+
+def _logged(evaluation: Evaluation) -> list[EvaluatedExample]:
+    """The examples of a validation for display: the same ones each time, and the worst wrong ones of this time."""
+    always = list(evaluation.examples[:SAMPLES])
+    known = {one.id for one in always}
+    wrong = [one for one in evaluation.worst if one.correct is False and one.id not in known]
+    return always + wrong[:WRONG]
 
 
 def _sample(session: Session, example: EvaluatedExample) -> Sample:

@@ -89,7 +89,7 @@ def test_a_budget_does_not_end_what_is_solved(data: Path, tmp_path: Path) -> Non
     found, _ = resolved_run(plan(data, tmp_path, budget=Budget(kind="tokens", amount=1)), PlannedModel("linear", 0))
     training = found.config.training
     assert isinstance(training.optimizer, NewtonConfig)
-    assert training.duration == EpochsConfig(epochs=len(training.optimizer.strengths))
+    assert training.duration == EpochsConfig(epochs=len(training.optimizer.l2))
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,14 @@ from seqloom.errors import ConfigError, DurableError
 from seqloom.experiments.compare import comparison as comparing
 from seqloom.experiments.compare import winner as winning
 from seqloom.experiments.compare.comparison import floors_of
-from seqloom.experiments.compare.plan import Budget, ComparisonEnded, ComparisonPlan
+from seqloom.experiments.compare.plan import Budget, ComparisonEnded, ComparisonPlan, PlannedModel
 from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.compare.winner import best_run, next_commands, ship_winner
+from seqloom.training.devices import choose_device
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import resolve
+from seqloom.training.run import train_run
+from seqloom.training.run_summary import summary_of
 
 
 def weighed(floor: float | None, **right: float) -> Comparison:
@@ -278,6 +281,24 @@ def test_the_command_that_ships_the_winner_repeats_the_same_comparison(
     ended = CliRunner().invoke(app, words[1:])
     assert ended.exit_code == 0, ended.output
     assert read == [plan] and words[-2:] == ["--ship", f"{tmp_path / 'my out'}-model"]
+
+
+@pytest.mark.slow
+def test_the_command_that_trains_on_all_rows_repeats_the_strength_that_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text(table("text,label", (f"word{at} {'yn'[at % 2]}o,{at % 2}" for at in range(40))))
+    monkeypatch.setattr(winning, "_dev_score", lambda *_: 0.5)
+    data = DataConfig(train=(str(tmp_path / "a.csv"),))
+    plan = ComparisonPlan(data=data, out=str(tmp_path / "out"), models=("linear",), device="cpu")
+    first, folder = resolve(data, RunRequest(model="linear")), plan.run_folder(PlannedModel("linear", 0))
+    assert list(train_run(folder, first, device=choose_device("cpu", "float32"), workers=0))
+    commands = next_commands(plan, weighed(0.5, linear=0.9), first, has_test=False)
+    (whole,) = (one for one in commands if "--dev-size 0" in one)
+    chosen = summary_of(folder).l2
+    assert chosen not in (None, 1.0) and f"--model linear --size small --optimizer newton --l2 {chosen:g} " in whole
+    assert CliRunner().invoke(app, shlex.split(whole)[1:]).exit_code == 0
+    assert summary_of(tmp_path / "out-final").l2 == chosen
 
 
 def test_a_comparison_that_the_shell_cannot_repeat_has_no_command_to_ship_it(

@@ -241,7 +241,7 @@ def test_a_linear_baseline_solves_every_strength_however_slow_the_machine_is(
     monkeypatch.setattr(time, "monotonic", lambda: 1e6 * (len(solved) + 1))
     found = linear_baseline(task, training, prepared, [*batches_of(task, prepared, "dev", training.batching)])
     assert found is not None and found.recipe == "linear"
-    assert tuple(solved) == NewtonConfig().strengths
+    assert tuple(solved) == NewtonConfig().l2
 
 
 def test_only_a_baseline_that_a_recipe_makes_is_advised_as_a_model() -> None:

@@ -54,6 +54,17 @@ def test_a_run_that_is_too_short_has_no_tick_in_any_form() -> None:
     assert "start with --dropout" in replace(ILL, long_enough=False).text(100)  # what was found is told all the same
 
 
+def test_a_model_that_could_not_be_checked_has_no_tick() -> None:
+    unseen = replace(WELL, model_checked=False)
+    assert "? the model could not be checked (see Notes)" in unseen.text(100) and "✓" not in unseen.text(100)
+    assert '<div class="verdict open">' in unseen.html() and unseen.to_json()["model_checked"] is False
+
+
+def test_a_table_of_scores_says_on_which_rows() -> None:
+    scored = replace(WELL, metric="accuracy", scores=(("this run", 0.9),), scored_on="65 of 74 dev rows")
+    assert "accuracy on 65 of 74 dev rows" in scored.text(100) and scored.to_json()["scored_on"] == "65 of 74 dev rows"
+
+
 def test_color_only_adds_escapes() -> None:
     assert "\x1b[" in ILL.text(80, color=True)
     with pytest.raises(DataError, match="at least 50"):

@@ -327,6 +327,7 @@ def compare(
     optimizer: str | AnyOptimizer | None = None,
     momentum: float | None = None,
     weight_decay: float | None = None,
+    l2: float | str | Sequence[float] | None = None,
     lr: float | None = None,
     schedule: str | AnySchedule | None = None,
     warmup: int | None = None,
@@ -388,6 +389,7 @@ def compare(
     named |= {"word_vectors_limit": word_vectors_limit, "freeze_word_vectors": freeze_word_vectors}
     named |= {"batching": batching, "batch_tokens": batch_tokens, "batch_rows": batch_rows, "row_length": row_length}
     named |= {"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay, "lr": lr}
+    named["l2"] = l2
     named |= {"schedule": schedule, "warmup": warmup, "clip_norm": clip_norm, "accumulate": accumulate}
     named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
     named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}

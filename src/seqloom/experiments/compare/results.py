@@ -164,7 +164,10 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.rows_needed is not None:
             ways.append(f"about {self.rows_needed:,} rows to evaluate on")
         if not ways:
-            return "10 more seeds or 90 times the rows would not decide; try both, or another --margin"
+            return (
+                "neither 10 more seeds nor 90 times the rows would decide; choose the cheaper one, or call larger "
+                "differences equal with --margin"
+            )
         return f"{' or '.join(ways)} would decide"
 
 
@@ -429,7 +432,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 Pictures(self.figures(), MOST_PICTURES),
                 Heading("Notes"),
                 Bullets(self._notes()),
-                Heading("Rows that are also in the training set"),
+                Heading("Evaluated rows that are in the training set, or nearly"),
                 TableBlock(
                     ("in the training set", part),
                     [[excerpt(text, LONGEST) for text in texts] for texts in leaks],

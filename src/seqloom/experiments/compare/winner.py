@@ -5,13 +5,14 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 
 from seqloom.config.base import Config
 from seqloom.config.data import EncodingConfig, EncodingOptions, RandomSplit
 from seqloom.config.options import own, settings, typed, typed_changes
-from seqloom.config.training import TrainingConfig
+from seqloom.config.training import NewtonConfig, TrainingConfig
 from seqloom.errors import ConfigError, SeqloomError
 from seqloom.experiments.compare.plan import ComparisonPlan, PlannedModel
 from seqloom.experiments.compare.results import Comparison
@@ -23,6 +24,7 @@ from seqloom.training import checkpoint as checkpoints
 from seqloom.training.devices import Alone
 from seqloom.training.request import RunRequest, is_solved
 from seqloom.training.resolve import Resolved
+from seqloom.training.run_summary import summary_of
 
 OF_VERB = frozenset({"duration", "validate_every", "metric"})  # settings of training that `seqloom compare` takes
 
@@ -83,7 +85,8 @@ def next_commands(plan: ComparisonPlan, comparison: Comparison, first: Resolved,
         run = shlex.quote(str(plan.run_folder(PlannedModel(comparison.models[0].name, 0))))
         return (" ".join(["seqloom data check", *shared]), f"seqloom doctor {run}")
     name, encoding = comparison.winner.name, list(_encoding_flags(plan))
-    run = shlex.quote(str(plan.run_folder(best_run(plan, comparison, name))))
+    folder = plan.run_folder(best_run(plan, comparison, name))
+    run = shlex.quote(str(folder))
     commands = [
         first.task.usage.file.replace("RUN", run),
         f"seqloom evaluate {run} " + ("--split test" if has_test else "FILE"),
@@ -94,7 +97,10 @@ def next_commands(plan: ComparisonPlan, comparison: Comparison, first: Resolved,
         sizes = ("dev_size", "test_size", "split_seed")
         changes = filter(None, typed_changes(plan.data, sizes))
         whole = [data, *changes, *encoding, f"--model {name} --size {plan.size}"]
-        if plan.budget.amount is not None and not is_solved(name, plan.shared):
+        if is_solved(name, plan.shared):  # there is no dev set to choose the strength again
+            chosen = NewtonConfig(l2=(cast(float, summary_of(folder).l2),))
+            whole.append(typed(next(one for one in own(TrainingConfig) if one.name == "optimizer"), chosen))
+        elif plan.budget.amount is not None:
             whole.append(f"--{plan.budget.kind} {round(plan.budget.amount)}")
         whole += [*_training_flags(plan), f"--dev-size 0 --test-size 0 --out {shlex.quote(f'{plan.out}-final')}"]
         commands.append(" ".join(["seqloom train", *whole]))

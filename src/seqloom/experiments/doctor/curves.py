@@ -81,15 +81,18 @@ def story_of(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str,
     waits = [float(record["data_wait"]) for record in speeds if record["data_wait"] is not None]
     validations = [record for record in records if record["kind"] == "validation" and "loss" in record["metrics"]]
     dev = [(int(one["step"]), one["metrics"]["loss"]) for one in validations]
+    reached = max((int(record["step"]) for record in records if "step" in record), default=0)
+    # The progress is that of the last logged step, and a run may stop some steps later.
+    progress = min(1.0, steps[-1].get("progress", math.nan) * reached / steps[-1]["step"]) if steps else math.nan
     return Story(
         tuple(_blocks(steps)),
         tuple((step, math.nan if loss is None else float(loss)) for step, loss in dev),
         tuple(waits),
         ends[-1] if ends else "",
-        steps=max((int(record["step"]) for record in records if "step" in record), default=0),
+        steps=reached,
         skipped=int(sum(record["skipped"] for record in steps)),
         began=losses[0] if losses else math.nan,
-        progress=float(steps[-1].get("progress", math.nan)) if steps else math.nan,
+        progress=progress,
     )
 
 

@@ -29,7 +29,7 @@ from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, n
 from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, story_of
 from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, split_messages
-from seqloom.experiments.doctor.findings import Advice, Diagnosis, Finding
+from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
 from seqloom.experiments.doctor.scores import ScoreBatches, Scores, measure_scores, score_findings, scores_table
 from seqloom.files.layouts import RunFile
@@ -57,7 +57,9 @@ class ModelMeasurements(NamedTuple):
     scored_rows: int = 0  # of the dev set; 0 where tokens are scored, not rows
     has_weights: bool = False  # whether --class-weights can be used
     scores: Scores = Scores()
+    scored_on: str = "the dev set"
     messages: tuple[str, ...] = ()
+    checked: bool = True  # False: the model or the dev set is missing
 
 
 def diagnose(run: str | Path) -> Diagnosis:
@@ -69,7 +71,7 @@ def diagnose(run: str | Path) -> Diagnosis:
     config, story = folder.config(), story_of(folder.metrics(), folder.events())
     short = f"the run has {story.steps:,} steps; its curves can be checked from {STEPS * ENOUGH} steps on"
     messages = [] if story.is_long_enough or config.training.strengths else [short]
-    measured, warned = ModelMeasurements(), tuple[DataFinding, ...]()
+    measured, warned = ModelMeasurements(checked=False), tuple[DataFinding, ...]()
     try:
         warned = data_findings(folder)
         measured = measure(folder, config)
@@ -93,8 +95,6 @@ def stopped(story: Story, path: Path) -> tuple[Finding, ...]:
         "The run was stopped before its end",
         f"Only {done} of the training is done. Resume it: seqloom train --out {shlex.quote(str(path))}",
         {"share of the training": story.progress, "steps": float(story.steps)},
-        None,
-        (Advice("--out", shlex.quote(str(path)), "resumes the run, with the settings that it has"),),
     )
     return (finding,)
 
@@ -139,9 +139,11 @@ def diagnosis(
         findings=findings,
         metric=measured.scores.metric.name,
         scores=scores_table(measured.scores),
+        scored_on=measured.scored_on,
         figures=figures,
         messages=messages,
         long_enough=solved or story.is_long_enough,
+        model_checked=measured.checked,
     )
 
 
@@ -172,7 +174,8 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
     except SeqloomError as error:
         messages = (f"the scores were not compared with baselines: {error.in_brief}",)
     prepared = both or origin_for(own_data(run, "dev"), "dev", bundle.spec, config.encoding).prepared
-    batches = list(islice(batches_of(task, prepared, "dev", config.training.batching), BATCHES))
+    every = batches_of(task, prepared, "dev", config.training.batching)
+    batches = list(islice(every, BATCHES))
     if not batches:
         raise ConfigError("the run has no dev set", fix="train with --dev FILE, or --dev-size 10% --test-size 10%")
     lengths = prepared.columns["input"].select(prepared.splits["dev"]).lengths
@@ -183,6 +186,9 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
     if both is not None:
         train = training_batches(task, both, config.training.batching)
         scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
+    running, scored_on = prepared.schema.target.is_running, "the dev set"
+    if next(every, None) is not None:
+        scored_on = "a part of the dev set" if running else f"{own.rows:,} of {len(lengths):,} dev rows"
     # Confusions of spans say nothing about the frequency of labels.
     confusion = own.confusion if prepared.schema.target.one_label else ()
     return ModelMeasurements(
@@ -190,9 +196,10 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         confusion,
         tuple(lengths.tolist()),
         metric=task.metric,
-        scored_rows=0 if prepared.schema.target.is_running else len(lengths),
+        scored_rows=0 if running else len(lengths),
         has_weights=weighed,
         scores=scores,
+        scored_on=scored_on,
         messages=messages,
     )
 

@@ -4,7 +4,9 @@
       ├── findings   Finding: a code, a title, a sentence, evidence, a figure, advice (flags with values)
       ├── scores     the score of the run and of simple baselines on the dev set
       ├── figures    figures that are shown for every run
+      ├── scored_on     the rows of the dev set on which they were computed
       ├── long_enough   whether the curves were long enough to check
+      ├── model_checked whether the model could be checked on the dev set
       └── messages   what could not be checked, and why
 
 A diagnosis is a frozen value, shown as its `document`.
@@ -21,6 +23,7 @@ from seqloom.report.document import (
     Document,
     DocumentBlock,
     Heading,
+    Kind,
     Mark,
     Paragraph,
     Pictures,
@@ -30,7 +33,7 @@ from seqloom.report.document import (
 )
 from seqloom.report.figures.figure import Figure
 
-FORMAT = 3  # of the JSON
+FORMAT = 4  # of the JSON
 
 
 class Advice(NamedTuple):
@@ -74,15 +77,21 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(Shown):
-    """The findings about a run. None means that no known problem was found, if the run was long enough."""
+    """The findings about a run. None means that no known problem was found in what could be checked."""
 
     name: str
     findings: tuple[Finding, ...] = ()
     metric: str = ""  # of the scores
     scores: tuple[tuple[str, float], ...] = ()  # of the run and of simple baselines, on the same rows of the dev set
+    scored_on: str = "the dev set"
     figures: tuple[Figure, ...] = ()
     messages: tuple[str, ...] = ()
     long_enough: bool = True  # whether the curves were long enough to check
+    model_checked: bool = True  # whether the model could be run on the dev set
+
+    def __repr__(self) -> str:
+        found = "".join(f"\n  {one.code}: {one.title}" for one in self.findings)
+        return f"Diagnosis({self.name})\n  {self.verdict}{found}"
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -100,11 +109,11 @@ class Diagnosis(Shown):
 
     @property
     def verdict(self) -> str:
-        """One sentence: how many problems were found and what to change first, or that the run is too short."""
+        """One sentence: how many problems were found and what to change first, or what could not be checked."""
         if not self.findings and not self.long_enough:
             return "the run is too short to check its curves"
         if not self.findings:
-            return "no known problems found"
+            return "no known problems found" if self.model_checked else "the model could not be checked (see Notes)"
         count = len(self.findings)
         found = "found 1 problem" if count == 1 else f"found {count} problems"
         flags = "".join(f"; start with {advice.typed}" for advice in self.findings[0].advice[:1])
@@ -112,12 +121,13 @@ class Diagnosis(Shown):
 
     def document(self) -> Document:
         """The verdict, each finding with its numbers, advice and figure, and the figures of every run."""
+        checked: Kind = "fine" if self.long_enough and self.model_checked else "open"
         return Document(
             f"Doctor: {self.name}",
             [
-                Callout(self.verdict, "warn" if self.findings else "fine" if self.long_enough else "open"),
+                Callout(self.verdict, "warn" if self.findings else checked),
                 *(block for finding in self.findings for block in finding.blocks()),
-                *([Heading(f"{self.metric} on the dev set")] if self.scores else []),
+                *([Heading(f"{self.metric} on {self.scored_on}")] if self.scores else []),
                 TableBlock((), list(self.scores)),
                 Heading("Figures"),
                 Pictures(self.figures),
@@ -132,6 +142,7 @@ class Diagnosis(Shown):
             "format": FORMAT,
             "name": self.name,
             "long_enough": self.long_enough,
+            "model_checked": self.model_checked,
             "findings": [
                 {
                     **finding._asdict(),
@@ -142,6 +153,7 @@ class Diagnosis(Shown):
             ],
             "metric": self.metric,
             "scores": [{"name": name, "score": score} for name, score in self.scores],
+            "scored_on": self.scored_on,
             "figures": [figure.data() for figure in self.figures],
             "messages": list(self.messages),
         }

@@ -261,6 +261,7 @@ def tune(
     optimizer: str | AnyOptimizer | None = None,
     momentum: float | None = None,
     weight_decay: float | None = None,
+    l2: float | str | Sequence[float] | None = None,
     lr: float | None = None,
     schedule: str | AnySchedule | None = None,
     warmup: int | None = None,
@@ -311,6 +312,7 @@ def tune(
     named |= {"vocab_size": vocab_size, "min_count": min_count, "word_split": word_split, "max_length": max_length}
     named |= {"overlong": overlong, "batching": batching, "batch_tokens": batch_tokens, "batch_rows": batch_rows}
     named |= {"row_length": row_length, "optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay}
+    named["l2"] = l2
     named |= {"lr": lr, "schedule": schedule, "warmup": warmup, "clip_norm": clip_norm, "accumulate": accumulate}
     named |= {"validate_every": validate_every, "metric": metric, "patience": patience, "save_every": save_every}
     named |= {"keep_checkpoints": keep_checkpoints, "ema": ema, "average_checkpoints": average_checkpoints}

@@ -32,6 +32,7 @@ class AdditiveSizes(NamedTuple):
 
 
 BLOCKS = AdditiveSizes()
+_EXACT = 32  # queries and keys in a tile at most, if sums are exact: more would not fit into registers
 
 
 def _additive_refuses(request: Request) -> str | None:
@@ -83,6 +84,13 @@ class _Sides(NamedTuple):
     def words(self) -> int:
         return self.left.shape[3]
 
+    @property
+    def blocks(self) -> AdditiveSizes:
+        """The tiles of the kernels."""
+        if self.how != "exact":
+            return BLOCKS
+        return BLOCKS._replace(queries=min(_EXACT, BLOCKS.queries), keys=min(_EXACT, BLOCKS.keys))
+
 
 def _sides(left: Tensor, right: Tensor, direction: Tensor) -> _Sides:
     how, direction = _how(left.dtype), direction.float()
@@ -110,11 +118,12 @@ def _forward(
 
     (batch, heads, time, _), end, width = left.shape, right.shape[2], value.shape[3]
     sides = _sides(left, right, direction)
+    blocks = sides.blocks
     output, level = _outputs(left, value)
-    triton_additive.additive_forward[(-(-time // BLOCKS.queries), batch * heads)](
+    triton_additive.additive_forward[(-(-time // blocks.queries), batch * heads)](
         *_dimensions_first(sides), sides.direction, value, output, level, first, last, first_reader, last_reader,
         *value.stride()[:3], *output.stride()[:3], _by_row(first), _by_row(first_reader), heads, time, end,
-        sides.words, sides.direction.shape[1], width, depth(width), BLOCKS.queries, BLOCKS.keys, sides.how,
+        sides.words, sides.direction.shape[1], width, depth(width), blocks.queries, blocks.keys, sides.how,
         precision(value.dtype), num_warps=4,
     )  # fmt: skip
     return output, level
@@ -155,6 +164,7 @@ def _backward(
 
     (batch, heads, time, _), end, width = left.shape, right.shape[2], value.shape[3]
     sides = _sides(left, right, direction)
+    blocks = sides.blocks
     upstream = upstream if upstream.stride(-1) == 1 else upstream.contiguous()
     offset = (upstream.float() * output.float()).sum(dim=-1)
     dimensions, flat = sides.direction.shape[1], batch * heads
@@ -162,31 +172,31 @@ def _backward(
     of_value = value.new_zeros(batch, heads, end, width, dtype=torch.float32)
     of_direction = torch.zeros_like(sides.direction)
     dimensions_first = _dimensions_first(sides)
-    key_room = _whole(end, BLOCKS.keys)
-    query_room = _whole(min(time, max(1, _ROOM // (flat * key_room))), BLOCKS.queries)
-    chunk = min(BLOCKS.dimensions // (2 if sides.how == "packed" else 1), 1 << (sides.words - 1).bit_length())
+    key_room = _whole(end, blocks.keys)
+    query_room = _whole(min(time, max(1, _ROOM // (flat * key_room))), blocks.queries)
+    chunk = min(blocks.dimensions // (2 if sides.how == "packed" else 1), 1 << (sides.words - 1).bit_length())
     by_query, by_key = (value.new_empty(flat * query_room * key_room, dtype=torch.float32) for _ in range(2))
     for start in range(0, time, query_room):
         stop = min(start + query_room, time)
         by_query.zero_()
         by_key.zero_()
-        triton_additive.additive_scores_backward[(-(-end // BLOCKS.keys), flat)](
+        triton_additive.additive_scores_backward[(-(-end // blocks.keys), flat)](
             *dimensions_first, sides.direction, value, upstream, level, offset, of_value, by_query, by_key,
             first, last, first_reader, last_reader, *value.stride()[:3], *upstream.stride()[:3],
             _by_row(first), _by_row(first_reader), heads, time, end, start, stop, query_room, key_room,
-            sides.words, dimensions, width, depth(width), BLOCKS.queries, BLOCKS.keys, sides.how,
+            sides.words, dimensions, width, depth(width), blocks.queries, blocks.keys, sides.how,
             precision(value.dtype), num_warps=4,
         )  # fmt: skip
-        blocks = -(-(stop - start) // BLOCKS.rows)
-        sums = sides.direction.new_zeros(batch, heads, blocks, dimensions)
-        settings = (sides.words, BLOCKS.rows, chunk, BLOCKS.unroll, sides.how)
+        groups = -(-(stop - start) // blocks.rows)
+        sums = sides.direction.new_zeros(batch, heads, groups, dimensions)
+        settings = (sides.words, blocks.rows, chunk, blocks.unroll, sides.how)
         parts = -(-sides.words // chunk)
-        triton_additive.additive_side_gradients[(blocks, flat, parts)](
+        triton_additive.additive_side_gradients[(groups, flat, parts)](
             sides.left, sides.right, by_key, of_left, sums, first, last, _by_row(first), heads,
             start, stop, time, 0, end, end, query_room, key_room, *settings, True, num_warps=1,
         )  # fmt: skip
         of_direction += sums.sum(dim=(0, 2))
-        triton_additive.additive_side_gradients[(-(-end // BLOCKS.rows), flat, parts)](
+        triton_additive.additive_side_gradients[(-(-end // blocks.rows), flat, parts)](
             sides.right, sides.left, by_query, of_right, sums, first_reader, last_reader, _by_row(first_reader), heads,
             0, end, end, start, stop, time, key_room, query_room, *settings, False, num_warps=1,
         )  # fmt: skip

@@ -183,14 +183,14 @@ def _backward(
     _, _, of_table = _outputs(query, table)
     tables = (level if table is None else table * LOG2E, _given(pulls, level))
     settings = (slopes is not None, local, stride, _radius(table), width, depth(width))
-    blocks = query_blocks(query.dtype)
+    blocks = query_blocks(query.dtype, width)
     triton_tiles.query_gradients[(-(-time // blocks.queries), batch * heads)](
         query, key, value, output, upstream, level, offset, of_query, first, last, origin, _given(slopes, level),
         *tables, of_table, scale, *_strides(query, key, value, output, upstream, of_query), _by_row(first),
         _by_row(origin), heads, time, end, *settings, blocks.queries, blocks.keys,
         precision(query.dtype), num_warps=blocks.warps, num_stages=blocks.stages,
     )  # fmt: skip
-    blocks = key_blocks(query.dtype)
+    blocks = key_blocks(query.dtype, width)
     triton_tiles.key_gradients[(-(-end // blocks.keys), batch * heads)](
         query, key, value, upstream, level, offset, of_key, of_value, first_reader, last_reader, origin,
         _given(slopes, level), *tables, scale, *_strides(query, key, value, upstream, of_key), _by_row(first_reader),
@@ -266,19 +266,23 @@ def precision(dtype: torch.dtype) -> str:
 
 def forward_blocks(dtype: torch.dtype, width: int) -> TileSizes:
     """The tiles of the forward pass."""
-    if dtype == torch.float32:
-        return TileSizes(64, 32, 4, 2)
+    if dtype == torch.float32:  # exact products keep whole tiles in registers
+        return TileSizes(64, 32, 4, 2) if width <= 64 else TileSizes(32, 16, 4, 1)
     return TileSizes(128, 64, 4, 3) if width <= 64 else TileSizes(128, 64, 8, 3)
 
 
-def query_blocks(dtype: torch.dtype) -> TileSizes:
+def query_blocks(dtype: torch.dtype, width: int) -> TileSizes:
     """The tiles of the gradient of the queries."""
-    return TileSizes(32, 32, 4, 1) if dtype == torch.float32 else TileSizes(128, 64, 8, 3)
+    if dtype == torch.float32:
+        return TileSizes(32, 32, 4, 1) if width <= 64 else TileSizes(32, 16, 4, 1)
+    return TileSizes(128, 64, 8, 3)
 
 
-def key_blocks(dtype: torch.dtype) -> TileSizes:
+def key_blocks(dtype: torch.dtype, width: int) -> TileSizes:
     """The tiles of the gradients of keys and values."""
-    return TileSizes(32, 32, 4, 1) if dtype == torch.float32 else TileSizes(64, 128, 8, 3)
+    if dtype == torch.float32:
+        return TileSizes(32, 32, 4, 1) if width <= 64 else TileSizes(16, 32, 4, 1)
+    return TileSizes(64, 128, 8, 3)
 
 
 TILES = Kernel("tiles", _tiles_refuses, _tiles_declines, _tiles)

@@ -116,7 +116,7 @@ def embed_file(
     """
     loaded = model if isinstance(model, LoadedModel) else load(model)
     if not isinstance(source, InputSource):
-        columns = InputColumns(() if input is None else (input,), loaded.columns)
+        columns = InputColumns(() if input is None else (input,), loaded.columns, trained_id=loaded.id_column)
         source = InputSource(Path(source), columns, ReadingConfig(), skip_bad_rows)
     work = embedding_steps(
         loaded, source, Path(out), dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=engine
