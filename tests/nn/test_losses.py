@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seqloom.errors import KernelError
+from seqloom.errors import ConfigError, KernelError
+from seqloom.nn.ops.kernels import observing, using
 from seqloom.nn.ops.losses import (
     binary_cross_entropy,
     chunked_linear_cross_entropy,
@@ -21,6 +22,7 @@ from seqloom.nn.ops.losses import (
     linear_cross_entropy,
     squared_error,
 )
+from seqloom.nn.ops.losses_fast import vocabulary_cross_entropy
 from seqloom.nn.types import Loss
 
 EXACT = {"rtol": 0.0, "atol": 1e-15}  # float64, one or two roundings
@@ -238,6 +240,25 @@ def test_chunked_equals_plain_in_value_and_all_gradients(
     assert_close(tuple(fast), tuple(plain), **FLOAT64)
     # An upstream gradient other than one: the mean's.
     assert_close(torch.autograd.grad(fast.total / 3, inputs), torch.autograd.grad(plain.total / 3, inputs), **FLOAT64)
+
+
+def test_the_cross_entropy_of_a_vocabulary_tells_its_kernel_and_takes_a_named_one() -> None:
+    inputs, y, w = problem(9, 3, 5)
+    plain, told = linear_cross_entropy(*inputs, y, weights=w, smoothing=0.1), list[tuple[str, str]]()
+
+    def compute() -> Loss:
+        return vocabulary_cross_entropy(*inputs, y, weights=w, smoothing=0.1)
+
+    with observing(lambda operator, choice: told.append((operator, choice.kernel))):
+        assert_close(tuple(compute()), tuple(plain), **FLOAT64)
+        for kernel in ("plain", "aligned", "chunked"):
+            with using(cross_entropy=kernel):
+                assert_close(tuple(compute()), tuple(plain), **FLOAT64)
+    assert told == [("cross_entropy", kernel) for kernel in ("chunked", "plain", "aligned", "chunked")]
+    with using(cross_entropy="fused"), pytest.raises(KernelError, match="cannot be used here"):
+        compute()  # float64
+    with using(cross_entropy="flash"), pytest.raises(ConfigError, match="no cross-entropy kernel 'flash'"):
+        compute()
 
 
 def test_chunked_without_weights_counts_every_row() -> None:

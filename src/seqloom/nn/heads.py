@@ -29,16 +29,13 @@ from seqloom.nn.ops.kernels import launches_are_free
 from seqloom.nn.ops.linear import one_row, one_row_refuses
 from seqloom.nn.ops.losses import (
     ALIGNED,
-    MOST_SCORES,
-    aligned_linear_cross_entropy,
     aligned_rows,
     binary_cross_entropy,
-    chunked_linear_cross_entropy,
     cross_entropy,
     cross_entropy_curvature,
     squared_error,
 )
-from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy, fused_refuses
+from seqloom.nn.ops.losses_fast import vocabulary_cross_entropy
 from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Loss, Padded
@@ -369,19 +366,17 @@ class NextTokenHead(Head):
     def loss(self, x: Padded, targets: Tensor) -> Loss:
         require_classes(targets, x, len(self.table))
         features, tokens, weights = x.values.flatten(0, 1), targets.flatten(), None
-        compiling = torch.compiler.is_compiling()
-        if not x.full and (x.values.is_cuda or compiling):  # selecting rows would synchronize with the device
+        if not x.full and (
+            x.values.is_cuda or torch.compiler.is_compiling()
+        ):  # selecting rows would synchronize with the device
             weights = x.valid.flatten()
         elif not x.full:
             real = x.valid.flatten()
             features, tokens = features[real], tokens[real]
         features = self._narrowed(features)
-        run: Callable[..., Loss] = chunked_linear_cross_entropy
-        if features.is_cuda and fused_refuses(features, self.table) is None:
-            run = fused_linear_cross_entropy
-        elif compiling and len(features) * len(self.table) <= MOST_SCORES:
-            run = aligned_linear_cross_entropy
-        return run(features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing)
+        return vocabulary_cross_entropy(
+            features, self.table, self.bias, tokens, weights=weights, smoothing=self.smoothing
+        )
 
     def losses(self, x: Padded, targets: Tensor) -> Losses:
         known = _known(x, targets)

@@ -11,8 +11,10 @@ from seqloom.cli import app
 from seqloom.config.training import ByLengthConfig, StreamsConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.bench import speed
+from seqloom.experiments.bench.explain import KERNELS
 from seqloom.experiments.bench.speed import Measurement, advised, bench, explain, measured
 from seqloom.experiments.compare.results import Spread
+from seqloom.nn.ops import losses_fast
 from seqloom.training.run import train
 
 
@@ -85,6 +87,7 @@ def test_kernels_are_told_by_layer_for_training_and_prediction(run: Path) -> Non
     first = found.layers[0]
     assert (first.operator, first.kernel) == ("attention", "sdpa") and first.layer.endswith("layers.0.mixer")
     assert "edges" in first.refused and "and 1 more layer" in found.text(200)
+    assert {("cross_entropy", kernel) for kernel in losses_fast.KERNELS} <= set(KERNELS), "each has a line"
 
 
 @pytest.mark.parametrize(

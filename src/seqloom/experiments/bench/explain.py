@@ -39,6 +39,10 @@ KERNELS = {
     ("convolution", "windows"): "one matrix product over the vectors around each position",
     ("convolution", "fused"): "torch's kernel: cuDNN on a GPU, oneDNN on the CPU",
     ("convolution", "plain"): "the definition, one tap at a time: slow",
+    ("cross_entropy", "fused"): "Triton: the scores of some elements over the vocabulary at a time, in two passes",
+    ("cross_entropy", "aligned"): "all scores over the vocabulary, in a form that a compiler makes fast",
+    ("cross_entropy", "chunked"): "the scores of some elements over the vocabulary at a time",
+    ("cross_entropy", "plain"): "the definition, with all scores over the vocabulary",
 }
 
 
