@@ -154,7 +154,6 @@ def _kinds(names: str) -> str:
     return " or ".join(KINDS.get(one.strip(), one.strip()) for one in names.split("|"))
 
 
-@cache
 def wanted(kind: type[msgspec.Struct], place: str) -> str:
     """What a field may hold, from the schema that is checked.
 
@@ -164,9 +163,14 @@ def wanted(kind: type[msgspec.Struct], place: str) -> str:
     >>> wanted(kinds["generate"], "temperature"), wanted(kinds["generate"], "texts")
     ('give a number from 0.001 to 1000', 'give an array of 1 to 32')
     """
+    return _wanted(kind, re.split(r"[.\[]", place)[0], is_inner="[" in place)
+
+
+@cache  # by fields, of which there are few; requests choose the numbers of items
+def _wanted(kind: type[msgspec.Struct], field: str, *, is_inner: bool) -> str:
     _, components = msgspec.json.schema_components([kind])
-    found = components[kind.__name__]["properties"].get(re.split(r"[.\[]", place)[0], {})
-    if "[" in place and found.get("type") == "array":
+    found = components[kind.__name__]["properties"].get(field, {})
+    if is_inner and found.get("type") == "array":
         found = found["items"]
     return f"give {_possible(found)}"
 
