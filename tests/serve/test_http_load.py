@@ -19,6 +19,7 @@ import pytest
 from http_common import JSON, FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
+from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.room import BODIES
 
 BODY = b'{"texts":["a small text of some words"],"model":"all"}'
@@ -237,6 +238,56 @@ def test_large_bodies_are_parsed_in_a_thread_one_at_a_time(monkeypatch: pytest.M
         assert seen == {("asyncio", 1)}
         one.raw(request("/v1/classify", BODY, "connection: close", port=one.port))
         assert seen == {("asyncio", 1), (listener, 1)}
+
+
+def test_a_client_that_leaves_after_a_large_part_of_a_body_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uvicorn.protocols.http.h11_impl.HIGH_WATER_LIMIT", 10)  # else 64 KiB, which come in parts
+    with server(engine=FakeEngine(seconds=30)) as one:
+        with one.connect() as client:
+            data = request("/v1/classify", BODY, port=one.port)
+            client.sendall(data[:-20])
+            wait_until(lambda: one.app.traffic.running == 1)
+            time.sleep(0.05)  # it waits for the rest
+            client.sendall(data[-20:])
+            wait_until(lambda: one.engine.running == 1)
+        wait_until(lambda: one.engine.ended == ["cancelled"])
+
+
+def test_a_body_whose_client_has_left_keeps_its_turn_and_its_room_while_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, most, may_end = [0], [0], threading.Event()
+
+    def parsed(body: bytes) -> Any:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        may_end.wait(10)
+        running[0] -= 1
+        raise HttpRefusal(400, "bad_json", "the body is not JSON", "check it")
+
+    monkeypatch.setattr(bodies, "parsed", parsed)
+    with server() as one:
+        large, room = BODY + b" " * bodies.LARGE, one.app.traffic.room
+        with one.connect() as first:
+            first.sendall(request("/v1/classify", large, port=one.port))
+            wait_until(lambda: running == [1])
+        wait_until(lambda: not one.listener.server_state.connections)
+        assert (room.complete, room.bytes) == (1, len(large))
+        with one.connect() as second:
+            second.sendall(request("/v1/classify", large, port=one.port))
+            wait_until(lambda: room.complete == 2)
+            time.sleep(0.05)
+        wait_until(lambda: room.complete == 1)  # one that only waited leaves at once
+        assert most == [1]
+        may_end.set()
+        wait_until(lambda: room.bytes == room.complete == one.app.traffic.running == 0)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.005)
 
 
 def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest.MonkeyPatch) -> None:

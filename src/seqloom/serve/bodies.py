@@ -56,7 +56,12 @@ async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed]
     if len(body) <= LARGE:
         return read()
     async with request.scope["state"]["large_body"]:
-        return await asyncio.to_thread(read)
+        reading = asyncio.ensure_future(asyncio.to_thread(read))
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:  # the client has left, but nothing can stop the thread: it is the one at a time
+            await asyncio.gather(reading, return_exceptions=True)
+            raise
 
 
 def parsed(body: bytes) -> Any:
