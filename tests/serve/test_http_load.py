@@ -3,6 +3,7 @@
 Times are compared with times of the same run. The goals in requests per second are in benchmarks/serving_load.py.
 """
 
+import asyncio
 import http.client
 import json
 import os
@@ -20,6 +21,8 @@ from http_common import JSON, FakeEngine, Server, drained, one_answer, request, 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.engine import Engine, ModelCard
+from seqloom.serve.refusals import TimedOut
 from seqloom.serve.room import BODIES
 
 BODY = b'{"texts":["a small text of some words"],"model":"all"}'
@@ -281,6 +284,38 @@ def test_a_body_whose_client_has_left_keeps_its_turn_and_its_room_while_it_is_pa
         assert most == [1]
         may_end.set()
         wait_until(lambda: room.bytes == room.complete == one.app.traffic.running == 0)
+
+
+def test_a_body_that_waits_to_be_parsed_for_too_long_gets_504(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def parsed(body: bytes) -> Any:
+        may_end.wait(10)
+        return json.loads(body)
+
+    monkeypatch.setattr(bodies, "parsed", parsed)
+    with server(ServingConfig(port=0, total_seconds=0.2)) as one, one.connect() as first:
+        data = request("/v1/classify", BODY + b" " * bodies.LARGE, "connection: close", port=one.port)
+        first.sendall(data)
+        wait_until(one.app.large_body.locked)
+        with one.connect(5) as second:
+            second.sendall(data)
+            assert status_of(drained(second)) == 504
+        may_end.set()
+        assert status_of(drained(first)) == 200  # this engine has no clock
+
+
+def test_the_clock_of_a_request_starts_before_the_engine_has_it() -> None:
+    engine = Engine({"m": Path("m")}, ServingConfig(total_seconds=5.0, queue_seconds=60.0))  # it has no worker
+    engine._cards["m"] = ModelCard("m", "classify", frozenset({"classify"}), "text")
+
+    async def check() -> None:
+        for passed in (5.0, 4.9):  # the first is too late for the queue
+            begun = asyncio.get_running_loop().time() - passed
+            with pytest.raises(TimedOut):
+                await asyncio.wait_for(engine.ask("m", "classify", ["a"], begun=begun), 2)
+
+    asyncio.run(check())
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

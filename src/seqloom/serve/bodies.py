@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from seqloom.serve.answers import HttpRefusal, bad_value
+from seqloom.serve.refusals import TimedOut
 
 MAX_DEPTH = 32
 LARGE = 1 << 16  # bytes; larger bodies are read in a thread, one at a time, so that other requests need not wait
@@ -41,7 +42,10 @@ TOO_DEEP = HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} lev
 
 
 async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed], None] | None = None) -> Typed:
-    """Read the body of a request as this record; HttpRefusal if it is not one, or if the check raises it."""
+    """Read the body of a request as this record; HttpRefusal if it is not one, or if the check raises it.
+
+    The state of the request gets the time at which it was complete, `begun`: its clock runs while it waits for others.
+    """
     try:
         body = b"".join([part async for part in request.stream()])  # not request.body(), which would keep it
     except ClientDisconnect:
@@ -53,15 +57,24 @@ async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed]
             check(asked)
         return asked
 
+    state = request.scope["state"]
+    state["begun"] = asyncio.get_running_loop().time()
     if len(body) <= LARGE:
         return read()
-    async with request.scope["state"]["large_body"]:
+    try:
+        async with asyncio.timeout(state["total_seconds"]):
+            await state["large_body"].acquire()
+    except TimeoutError:
+        raise TimedOut("other requests took too long to read", fix="try again later") from None
+    try:
         reading = asyncio.ensure_future(asyncio.to_thread(read))
         try:
             return await asyncio.shield(reading)
         except asyncio.CancelledError:  # the client has left, but nothing can stop the thread: it is the one at a time
             await asyncio.gather(reading, return_exceptions=True)
             raise
+    finally:
+        state["large_body"].release()
 
 
 def parsed(body: bytes) -> Any:
