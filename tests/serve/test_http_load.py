@@ -22,7 +22,8 @@ from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.engine import Engine, ModelCard
-from seqloom.serve.refusals import TimedOut
+from seqloom.serve.messages import WorkerReady
+from seqloom.serve.refusals import TimedOut, WaitedTooLong
 from seqloom.serve.room import BODIES
 
 BODY = b'{"texts":["a small text of some words"],"model":"all"}'
@@ -305,9 +306,27 @@ def test_a_body_that_waits_to_be_parsed_for_too_long_gets_504(monkeypatch: pytes
         assert status_of(drained(first)) == 200  # this engine has no clock
 
 
-def test_the_clock_of_a_request_starts_before_the_engine_has_it() -> None:
-    engine = Engine({"m": Path("m")}, ServingConfig(total_seconds=5.0, queue_seconds=60.0))  # it has no worker
+def engine_without_workers(**settings: float) -> Engine:
+    engine = Engine({"m": Path("m")}, ServingConfig(**settings))
     engine._cards["m"] = ModelCard("m", "classify", frozenset({"classify"}), "text")
+    return engine
+
+
+def test_a_worker_that_can_serve_no_model_is_not_ready_and_requests_hear_why() -> None:
+    engine = engine_without_workers(queue_seconds=0.02)
+    (link,) = engine._links
+    with pytest.raises(WaitedTooLong, match="no worker was free"):
+        asyncio.run(engine.ask("m", "classify", ["a"]))
+    engine._loaded(link, WorkerReady(1, {}, {"m": ("it is broken", "repair it")}))
+    assert not engine.ready
+    with pytest.raises(WaitedTooLong, match="'m' could not be loaded"):
+        asyncio.run(engine.ask("m", "classify", ["a"]))
+    engine._loaded(link, WorkerReady(1, dict(engine.models)))
+    assert engine.ready
+
+
+def test_the_clock_of_a_request_starts_before_the_engine_has_it() -> None:
+    engine = engine_without_workers(total_seconds=5.0, queue_seconds=60.0)
 
     async def check() -> None:
         for passed in (5.0, 4.9):  # the first is too late for the queue

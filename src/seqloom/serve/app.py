@@ -199,7 +199,7 @@ class HttpApp:
 
     async def _health(self, request: Request) -> Response:
         is_ready = self.engine.ready
-        return plain(200 if is_ready else 503, b'{"status":"ok"}' if is_ready else b'{"status":"no worker is ready"}')
+        return plain(200 if is_ready else 503, b'{"status":"ok"}' if is_ready else b'{"status":"no model is ready"}')
 
     async def _metrics(self, request: Request) -> Response:
         counted = self.traffic.text(self.engine.counters, self.connections(), len(self.engine.models))

@@ -161,8 +161,8 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """Whether at least one worker has loaded the models and the engine is not stopping."""
-        return not self._draining and any(link.ready for link in self._links)
+        """Whether at least one worker has loaded a model and the engine is not stopping."""
+        return not self._draining and any(link.cards for link in self._links)
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -302,8 +302,15 @@ class Engine:
 
     def _end_waiting(self, call: Call) -> None:
         if call.waits:
-            seconds = f"{self.config.queue_seconds:g} s"
-            call.fail(WaitedTooLong(f"no worker was free within {seconds}", fix="try again, or start more workers"))
+            problem, fix = (
+                f"no worker was free within {self.config.queue_seconds:g} s",
+                "try again, or start more workers",
+            )
+            ready = [link for link in self._links if link.ready]
+            if ready and not any(link.serves(call.model) for link in ready):
+                problem = f"the folder of the model '{call.model}' could not be loaded"
+                fix = "repair the folder; the log of the server says what is wrong"
+            call.fail(WaitedTooLong(problem, fix=fix))
             self._leave(call)
 
     def _leave(self, call: Call) -> None:
