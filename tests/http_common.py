@@ -45,7 +45,15 @@ class FakeEngine:
     def counters(self) -> dict[str, float]:
         return {"requests_total": float(len(self.asked)), "waiting": 0.0}
 
-    async def ask(self, model: str, verb: str, items: Sequence[Any], options: Mapping[str, Any] | None = None) -> Any:
+    async def ask(
+        self,
+        model: str,
+        verb: str,
+        items: Sequence[Any],
+        options: Mapping[str, Any] | None = None,
+        *,
+        begun: float | None = None,
+    ) -> Any:
         self._require_known(model)
         if verb not in self.models[model].abilities:
             raise Unable("this model cannot do that", fix="ask another one")
@@ -76,11 +84,13 @@ class FakeEngine:
             return [[{"text": " more", "score": -1.0, "finish_reason": "length"}] * count for _ in items]
         return [{"label": "good", "scores": {"bad": 0.25, "good": 0.75}} for _ in items]
 
-    async def ask_counted(self, *asked: Any) -> CountedAnswer:
+    async def ask_counted(self, *asked: Any, begun: float | None = None) -> CountedAnswer:
         """The same, with the characters of the items as the tokens that were read, and 3 for each one written."""
         return CountedAnswer(await self.ask(*asked), TokenUsage(sum(map(len, asked[2])), 3 * len(asked[2])))
 
-    async def stream(self, model: str, prompt: str, options: Any = None) -> AsyncIterator[TextPart]:
+    async def stream(
+        self, model: str, prompt: str, options: Any = None, *, begun: float | None = None
+    ) -> AsyncIterator[TextPart]:
         self._require_known(model)
         if prompt == "refuse me":
             raise BadItem(0, "items", "this item cannot be used", "send another")

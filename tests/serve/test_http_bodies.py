@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from http_common import JSON, Server, server
+from seqloom.config.serving import ServingConfig
+from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.bodies import MAX_DEPTH, parsed
-from seqloom.serve.requests import require_short
+from seqloom.serve.requests import request_kinds, require_short
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +243,27 @@ def test_a_body_of_numbers_is_read_without_a_call_of_python_for_each() -> None:
     finally:
         sys.setprofile(None)
     assert calls < 200
+
+
+def test_wrong_items_fill_no_cache() -> None:
+    kind = request_kinds(ServingConfig())["classify"]
+
+    def kept() -> int:
+        return sum(one.cache_info().currsize for one in vars(bodies).values() if hasattr(one, "cache_info"))
+
+    before = kept()
+    for place in range(20):
+        with pytest.raises(HttpRefusal, match=rf"texts\[0\]\[{place}\]"):
+            bodies.typed({"texts": [["a"] * place + [1]]}, kind)
+    assert kept() == before + 1
+
+
+def test_empty_values_count() -> None:
+    for empty in ("", [], {}):
+        with pytest.raises(HttpRefusal, match="has 11 characters"):
+            require_short([[empty] * 11], "inputs", 10)
+        require_short([[empty] * 10], "inputs", 10)
+    require_short([["ab", [1, {"c": 4}]]], "inputs", 5)
 
 
 @pytest.mark.parametrize(

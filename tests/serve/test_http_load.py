@@ -3,6 +3,7 @@
 Times are compared with times of the same run. The goals in requests per second are in benchmarks/serving_load.py.
 """
 
+import asyncio
 import http.client
 import json
 import os
@@ -19,6 +20,10 @@ import pytest
 from http_common import JSON, FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
+from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.engine import Engine, ModelCard
+from seqloom.serve.messages import WorkerReady
+from seqloom.serve.refusals import TimedOut, WaitedTooLong
 from seqloom.serve.room import BODIES
 
 BODY = b'{"texts":["a small text of some words"],"model":"all"}'
@@ -237,6 +242,106 @@ def test_large_bodies_are_parsed_in_a_thread_one_at_a_time(monkeypatch: pytest.M
         assert seen == {("asyncio", 1)}
         one.raw(request("/v1/classify", BODY, "connection: close", port=one.port))
         assert seen == {("asyncio", 1), (listener, 1)}
+
+
+def test_a_client_that_leaves_after_a_large_part_of_a_body_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uvicorn.protocols.http.h11_impl.HIGH_WATER_LIMIT", 10)  # else 64 KiB, which come in parts
+    with server(engine=FakeEngine(seconds=30)) as one:
+        with one.connect() as client:
+            data = request("/v1/classify", BODY, port=one.port)
+            client.sendall(data[:-20])
+            wait_until(lambda: one.app.traffic.running == 1)
+            time.sleep(0.05)  # it waits for the rest
+            client.sendall(data[-20:])
+            wait_until(lambda: one.engine.running == 1)
+        wait_until(lambda: one.engine.ended == ["cancelled"])
+
+
+def test_a_body_whose_client_has_left_keeps_its_turn_and_its_room_while_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, most, may_end = [0], [0], threading.Event()
+
+    def parsed(body: bytes) -> Any:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        may_end.wait(10)
+        running[0] -= 1
+        raise HttpRefusal(400, "bad_json", "the body is not JSON", "check it")
+
+    monkeypatch.setattr(bodies, "parsed", parsed)
+    with server() as one:
+        large, room = BODY + b" " * bodies.LARGE, one.app.traffic.room
+        with one.connect() as first:
+            first.sendall(request("/v1/classify", large, port=one.port))
+            wait_until(lambda: running == [1])
+        wait_until(lambda: not one.listener.server_state.connections)
+        assert (room.complete, room.bytes) == (1, len(large))
+        with one.connect() as second:
+            second.sendall(request("/v1/classify", large, port=one.port))
+            wait_until(lambda: room.complete == 2)
+            time.sleep(0.05)
+        wait_until(lambda: room.complete == 1)  # one that only waited leaves at once
+        assert most == [1]
+        may_end.set()
+        wait_until(lambda: room.bytes == room.complete == one.app.traffic.running == 0)
+
+
+def test_a_body_that_waits_to_be_parsed_for_too_long_gets_504(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def parsed(body: bytes) -> Any:
+        may_end.wait(10)
+        return json.loads(body)
+
+    monkeypatch.setattr(bodies, "parsed", parsed)
+    with server(ServingConfig(port=0, total_seconds=0.2)) as one, one.connect() as first:
+        data = request("/v1/classify", BODY + b" " * bodies.LARGE, "connection: close", port=one.port)
+        first.sendall(data)
+        wait_until(one.app.large_body.locked)
+        with one.connect(5) as second:
+            second.sendall(data)
+            assert status_of(drained(second)) == 504
+        may_end.set()
+        assert status_of(drained(first)) == 200  # this engine has no clock
+
+
+def engine_without_workers(**settings: float) -> Engine:
+    engine = Engine({"m": Path("m")}, ServingConfig(**settings))
+    engine._cards["m"] = ModelCard("m", "classify", frozenset({"classify"}), "text")
+    return engine
+
+
+def test_a_worker_that_can_serve_no_model_is_not_ready_and_requests_hear_why() -> None:
+    engine = engine_without_workers(queue_seconds=0.02)
+    (link,) = engine._links
+    with pytest.raises(WaitedTooLong, match="no worker was free"):
+        asyncio.run(engine.ask("m", "classify", ["a"]))
+    engine._loaded(link, WorkerReady(1, {}, {"m": ("it is broken", "repair it")}))
+    assert not engine.ready
+    with pytest.raises(WaitedTooLong, match="'m' could not be loaded"):
+        asyncio.run(engine.ask("m", "classify", ["a"]))
+    engine._loaded(link, WorkerReady(1, dict(engine.models)))
+    assert engine.ready
+
+
+def test_the_clock_of_a_request_starts_before_the_engine_has_it() -> None:
+    engine = engine_without_workers(total_seconds=5.0, queue_seconds=60.0)
+
+    async def check() -> None:
+        for passed in (5.0, 4.9):  # the first is too late for the queue
+            begun = asyncio.get_running_loop().time() - passed
+            with pytest.raises(TimedOut):
+                await asyncio.wait_for(engine.ask("m", "classify", ["a"], begun=begun), 2)
+
+    asyncio.run(check())
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.005)
 
 
 def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest.MonkeyPatch) -> None:

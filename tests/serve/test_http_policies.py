@@ -24,7 +24,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[Server]:
-    with server(ServingConfig(port=0, hosts=("models.example",))) as running:
+    with server(ServingConfig(port=0, hosts=("models.example",), keys="of this test")) as running:
         yield running
 
 
@@ -273,6 +273,12 @@ def test_a_host_name_that_cannot_be_one_is_refused(name: str) -> None:
 def test_other_machines_need_keys(host: str) -> None:
     with pytest.raises(ConfigError, match="no keys"):
         ServingConfig(host=host)
+
+
+def test_names_of_other_machines_need_keys_and_those_of_loopback_do_not() -> None:
+    with pytest.raises(ConfigError, match=r"--hosts 'models.example' .*no keys"):  # behind a proxy
+        ServingConfig(hosts=("localhost", "models.example"))
+    assert ServingConfig(hosts=("LOCALHOST", "[::1]", "127.0.0.1")).keys is None
 
 
 CANARY = "root-of-all"

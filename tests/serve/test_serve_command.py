@@ -316,7 +316,8 @@ def test_names_of_models(tmp_path: Path) -> None:
         ("--keys nowhere.txt", "nowhere.txt"),
         ("--port 70000", "--port"),
         ("--max-items 0", "--max-items"),
-        ("--hosts ü..x", "--hosts"),
+        ("--hosts models.example", "no keys"),
+        ("--hosts ü..x --keys keys.txt", "this is no host name"),
         ("--host 192.0.2.7 --keys keys.txt", "--host 192.0.2.7"),
     ],
 )

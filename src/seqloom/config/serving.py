@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from seqloom.config.base import Config
+from seqloom.config.base import Config, quoted
 from seqloom.config.data import Name, NameList
 from seqloom.config.options import MACHINE, Flag
 from seqloom.errors import ConfigError
@@ -103,7 +103,7 @@ class ServingConfig(Config, tag="serving", kw_only=True):
     hosts: Annotated[
         NameList,
         Flag(
-            "Host name that clients may use in addresses; can be repeated (default: the names of loopback).",
+            "Host name that clients may use in addresses, needs --keys; can be repeated (default: names of loopback).",
             "NAME",
             ACCESS,
         ),
@@ -114,6 +114,12 @@ class ServingConfig(Config, tag="serving", kw_only=True):
             raise ConfigError(
                 f"--host {self.host} can be reached from other machines, but there are no keys",
                 fix="give --keys FILE, or leave out --host",
+            )
+        public = [name for name in self.hosts if name.lower() not in (*LOOPBACK, "[::1]")]
+        if public and self.keys is None:
+            raise ConfigError(
+                f"--hosts {quoted(public[0])} is a name for clients of other machines, but there are no keys",
+                fix="give --keys FILE, or leave out --hosts",
             )
         for flag, one in (("--max-new-tokens", self.max_new_tokens), ("--max-samples", self.max_samples)):
             if one > self.max_beam_tokens:

@@ -95,7 +95,7 @@ class HttpApp:
         if scope["type"] != "http":
             return
         state = scope.setdefault("state", {})
-        state |= {"access": self.access, "large_body": self.large_body}
+        state |= {"access": self.access, "large_body": self.large_body, "total_seconds": self.config.total_seconds}
         state |= {"task": asyncio.current_task(), "route": UNROUTED}
         begun, status = time.monotonic(), 0
 
@@ -154,7 +154,9 @@ class HttpApp:
             if card is not None and card.field != field:
                 raise bad_value(field, f"the model '{model}' reads {card.input}, not {field}", f"send {card.field}")
             with naming({ITEMS: field}):
-                outputs = await self.engine.ask(model, verb, items, options_of(asked))
+                outputs = await self.engine.ask(
+                    model, verb, items, options_of(asked), begun=request.scope["state"]["begun"]
+                )
             return plain(200, msgspec.json.encode(VerbAnswer(model, outputs)))
 
         return endpoint
@@ -197,7 +199,7 @@ class HttpApp:
 
     async def _health(self, request: Request) -> Response:
         is_ready = self.engine.ready
-        return plain(200 if is_ready else 503, b'{"status":"ok"}' if is_ready else b'{"status":"no worker is ready"}')
+        return plain(200 if is_ready else 503, b'{"status":"ok"}' if is_ready else b'{"status":"no model is ready"}')
 
     async def _metrics(self, request: Request) -> Response:
         counted = self.traffic.text(self.engine.counters, self.connections(), len(self.engine.models))

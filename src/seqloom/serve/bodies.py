@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from seqloom.serve.answers import HttpRefusal, bad_value
+from seqloom.serve.refusals import TimedOut
 
 MAX_DEPTH = 32
 LARGE = 1 << 16  # bytes; larger bodies are read in a thread, one at a time, so that other requests need not wait
@@ -41,7 +42,10 @@ TOO_DEEP = HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} lev
 
 
 async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed], None] | None = None) -> Typed:
-    """Read the body of a request as this record; HttpRefusal if it is not one, or if the check raises it."""
+    """Read the body of a request as this record; HttpRefusal if it is not one, or if the check raises it.
+
+    The state of the request gets the time at which it was complete, `begun`: its clock runs while it waits for others.
+    """
     try:
         body = b"".join([part async for part in request.stream()])  # not request.body(), which would keep it
     except ClientDisconnect:
@@ -53,10 +57,24 @@ async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed]
             check(asked)
         return asked
 
+    state = request.scope["state"]
+    state["begun"] = asyncio.get_running_loop().time()
     if len(body) <= LARGE:
         return read()
-    async with request.scope["state"]["large_body"]:
-        return await asyncio.to_thread(read)
+    try:
+        async with asyncio.timeout(state["total_seconds"]):
+            await state["large_body"].acquire()
+    except TimeoutError:
+        raise TimedOut("other requests took too long to read", fix="try again later") from None
+    try:
+        reading = asyncio.ensure_future(asyncio.to_thread(read))
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:  # the client has left, but nothing can stop the thread: it is the one at a time
+            await asyncio.gather(reading, return_exceptions=True)
+            raise
+    finally:
+        state["large_body"].release()
 
 
 def parsed(body: bytes) -> Any:
@@ -154,7 +172,6 @@ def _kinds(names: str) -> str:
     return " or ".join(KINDS.get(one.strip(), one.strip()) for one in names.split("|"))
 
 
-@cache
 def wanted(kind: type[msgspec.Struct], place: str) -> str:
     """What a field may hold, from the schema that is checked.
 
@@ -164,9 +181,14 @@ def wanted(kind: type[msgspec.Struct], place: str) -> str:
     >>> wanted(kinds["generate"], "temperature"), wanted(kinds["generate"], "texts")
     ('give a number from 0.001 to 1000', 'give an array of 1 to 32')
     """
+    return _wanted(kind, re.split(r"[.\[]", place)[0], is_inner="[" in place)
+
+
+@cache  # by fields, of which there are few; requests choose the numbers of items
+def _wanted(kind: type[msgspec.Struct], field: str, *, is_inner: bool) -> str:
     _, components = msgspec.json.schema_components([kind])
-    found = components[kind.__name__]["properties"].get(re.split(r"[.\[]", place)[0], {})
-    if "[" in place and found.get("type") == "array":
+    found = components[kind.__name__]["properties"].get(field, {})
+    if is_inner and found.get("type") == "array":
         found = found["items"]
     return f"give {_possible(found)}"
 

@@ -164,21 +164,25 @@ class LimitedProtocol(H11Protocol):
             self._expect(self.limits.header_seconds, self._slow_headers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the work for a client that has left."""
+        """End the work for a client that has left; a body that is being parsed keeps its room until then."""
         self._expect(None)
-        self.guest.leave()
         if self.stalled is not None:
             self.stalled.cancel()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._end_work()
+        task = self._end_work() if self.cycle is not None and not self.cycle.response_complete else None
+        if task is None or not self.guest.is_complete:
+            self.guest.leave()
+        else:
+            task.add_done_callback(lambda _: self.guest.leave())
         super().connection_lost(exc)
 
-    def _end_work(self) -> None:
+    def _end_work(self) -> asyncio.Task[None] | None:
+        """End the task of the request, and return it; None if it has not begun."""
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         task: asyncio.Task[None] | None = self.scope["state"].get("task")
         if task is not None:
             task.cancel()
+        return task
 
     def data_received(self, data: bytes) -> None:
         """Read a head, then a body; what a refused client still sends is discarded."""
@@ -224,6 +228,7 @@ class LimitedProtocol(H11Protocol):
             self.refuse(BUSY)  # others were quicker
         else:
             self.guest.complete()
+            self.flow.resume_reading()  # uvicorn pauses in large bodies; who does not read does not see a client leave
 
     @property
     def is_full(self) -> bool:

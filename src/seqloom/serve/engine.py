@@ -161,8 +161,8 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """Whether at least one worker has loaded the models and the engine is not stopping."""
-        return not self._draining and any(link.ready for link in self._links)
+        """Whether at least one worker has loaded a model and the engine is not stopping."""
+        return not self._draining and any(link.cards for link in self._links)
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -189,7 +189,13 @@ class Engine:
     # Requests
 
     async def ask(
-        self, model: str, verb: Verb, items: Sequence[Any], options: Mapping[str, Any] | None = None
+        self,
+        model: str,
+        verb: Verb,
+        items: Sequence[Any],
+        options: Mapping[str, Any] | None = None,
+        *,
+        begun: float | None = None,
     ) -> list[Any]:
         """Answer the items in order, each with the plain JSON value that `seqloom predict` would write.
 
@@ -200,6 +206,7 @@ class Engine:
             options: of `translate` and `generate` the settings of decoding (max_new_tokens, stop, temperature, top_k,
                 top_p, min_p, num_samples, seed, beam_size, n_best, ...; translate also `replace_unknown`); of
                 `search` top_k and where. None and values of None mean defaults.
+            begun: since when the request waits for its answer, in the time of the event loop; None: from now on.
 
         Returns:
             classify, regress, tag, translate, embed: the object of `Prediction.to_json` for each item. generate: for
@@ -208,10 +215,16 @@ class Engine:
 
         Raises a `Refusal`. A cancelled call leaves the queue; its result is dropped.
         """
-        return (await self.ask_counted(model, verb, items, options)).outputs
+        return (await self.ask_counted(model, verb, items, options, begun=begun)).outputs
 
     async def ask_counted(
-        self, model: str, verb: Verb, items: Sequence[Any], options: Mapping[str, Any] | None = None
+        self,
+        model: str,
+        verb: Verb,
+        items: Sequence[Any],
+        options: Mapping[str, Any] | None = None,
+        *,
+        begun: float | None = None,
     ) -> CountedAnswer:
         """The same with the tokens that were read and generated, of prompts without beams and of `embed`."""
         self._require(model, verb)
@@ -219,7 +232,7 @@ class Engine:
         if not items:
             return CountedAnswer([], TokenUsage())
         try:
-            self._admit(call)
+            self._admit(call, begun)
             return CountedAnswer(await call.result, call.usage)
         except Refusal:
             self._counts["refused_total"] += 1
@@ -228,7 +241,7 @@ class Engine:
             self._leave(call)
 
     def stream(
-        self, model: str, prompt: str, options: Mapping[str, Any] | None = None
+        self, model: str, prompt: str, options: Mapping[str, Any] | None = None, *, begun: float | None = None
     ) -> AsyncGenerator[TextPart, None]:
         """Continue a prompt, and yield the text as it is generated; joined, it is the text that `ask` gives.
 
@@ -241,12 +254,12 @@ class Engine:
         if not chosen.continuous or chosen.rows != 1:
             field = "num_samples" if chosen.continuous else "beam_size"
             raise BadItem(None, field, "a stream is one text, which never changes", f"leave out {field}")
-        return self._parts(Call(model, "generate", [prompt], chosen, streamed=True))
+        return self._parts(Call(model, "generate", [prompt], chosen, streamed=True), begun)
 
-    async def _parts(self, call: Call) -> AsyncGenerator[TextPart, None]:
+    async def _parts(self, call: Call, begun: float | None) -> AsyncGenerator[TextPart, None]:
         assert call.parts is not None
         try:
-            self._admit(call)
+            self._admit(call, begun)
             while True:
                 part = await call.parts.get()
                 if isinstance(part, Refusal):
@@ -269,25 +282,35 @@ class Engine:
             able = ", ".join(sorted(card.abilities))
             raise Unable(f"the model '{model}' cannot {verb}: its task is {card.task}", fix=f"it can {able}")
 
-    def _admit(self, call: Call) -> None:
-        """Put a request into the queue, and into a worker that is free."""
+    def _admit(self, call: Call, begun: float | None) -> None:
+        """Put a request into the queue, and into a worker that is free; TimedOut if its time has passed already."""
         self._counts["requests_total"] += 1
         self._counts["items_total"] += len(call.items)
+        loop = asyncio.get_running_loop()
+        end = (loop.time() if begun is None else begun) + self.config.total_seconds
+        if loop.time() >= end:
+            raise self._too_late()
         self._dispatcher.add(call)
         self._calls.add(call)
-        loop = asyncio.get_running_loop()
-        call.timers.append(loop.call_later(self.config.total_seconds, self._end_late, call))
+        call.timers.append(loop.call_at(end, lambda: call.fail(self._too_late())))
         if call.waits:
             call.timers.append(loop.call_later(self.config.queue_seconds, self._end_waiting, call))
 
-    def _end_late(self, call: Call) -> None:
+    def _too_late(self) -> TimedOut:
         seconds = f"{self.config.total_seconds:g} s"
-        call.fail(TimedOut(f"the answer took longer than {seconds}", fix="send fewer or shorter texts"))
+        return TimedOut(f"the answer took longer than {seconds}", fix="send fewer or shorter texts")
 
     def _end_waiting(self, call: Call) -> None:
         if call.waits:
-            seconds = f"{self.config.queue_seconds:g} s"
-            call.fail(WaitedTooLong(f"no worker was free within {seconds}", fix="try again, or start more workers"))
+            problem, fix = (
+                f"no worker was free within {self.config.queue_seconds:g} s",
+                "try again, or start more workers",
+            )
+            ready = [link for link in self._links if link.ready]
+            if ready and not any(link.serves(call.model) for link in ready):
+                problem = f"the folder of the model '{call.model}' could not be loaded"
+                fix = "repair the folder; the log of the server says what is wrong"
+            call.fail(WaitedTooLong(problem, fix=fix))
             self._leave(call)
 
     def _leave(self, call: Call) -> None:

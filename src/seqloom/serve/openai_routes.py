@@ -78,15 +78,15 @@ class OpenAIRoutes:
         asked: Any = await read_body(request, self.completion)
         prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
         note(request, self.engine, asked.model, len(prompts))
-        options = self._decoding(asked)
+        options, begun = self._decoding(asked), request.scope["state"]["begun"]
         with _one_or_several(asked.prompt), naming(COMPLETION):
             if asked.stream_options is not None and not asked.stream:
                 raise bad_value(
                     "stream_options", "stream_options were given without a stream", "add stream, or leave it out"
                 )
             if asked.stream:
-                return await self._streamed(asked, prompts, options)
-            found, usage = await self.engine.ask_counted(asked.model, "generate", prompts, options)
+                return await self._streamed(asked, prompts, options, begun)
+            found, usage = await self.engine.ask_counted(asked.model, "generate", prompts, options, begun=begun)
         choices = [
             _choice(number, (prompt if asked.echo else "") + one["text"], one["finish_reason"])
             for number, (prompt, one) in enumerate(
@@ -108,11 +108,11 @@ class OpenAIRoutes:
             raise bad_value("n", "several texts were asked with temperature 0, which gives one", "raise temperature")
         return {name: value for name, value in options.items() if value is not None}
 
-    async def _streamed(self, asked: Any, prompts: Sequence[str], options: dict[str, Any]) -> Response:
+    async def _streamed(self, asked: Any, prompts: Sequence[str], options: dict[str, Any], begun: float) -> Response:
         if len(prompts) != 1 or asked.n not in (None, 1):
             raise bad_value("stream", "a stream is for one prompt and one text", "leave out stream, or send one prompt")
         options.pop("num_samples", None)
-        parts = self.engine.stream(asked.model, prompts[0], options)
+        parts = self.engine.stream(asked.model, prompts[0], options, begun=begun)
         first = await anext(parts)  # a refusal has its own status until the first event is sent
         counted = asked.stream_options is not None and asked.stream_options.include_usage
         echo = prompts[0] if asked.echo else ""
@@ -128,7 +128,8 @@ class OpenAIRoutes:
             said = f"the vectors of this model have {card.vector_size} dimensions"
             raise bad_value("dimensions", said, "leave it out")
         with _one_or_several(asked.input), naming({ITEMS: "input"}):
-            found, usage = await self.engine.ask_counted(asked.model, "embed", texts, {})
+            begun = request.scope["state"]["begun"]
+            found, usage = await self.engine.ask_counted(asked.model, "embed", texts, {}, begun=begun)
         form = _in_base64 if asked.encoding_format == "base64" else list
         data = [
             {"object": "embedding", "index": number, "embedding": form(one["vector"])}

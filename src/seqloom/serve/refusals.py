@@ -6,7 +6,7 @@
     ├── BadItem         422  an item or an option that the model cannot use
     ├── Overloaded      429  the queue is full; `retry_after` seconds
     ├── Draining        503  the server is stopping
-    ├── WaitedTooLong   503  no worker was free in time
+    ├── WaitedTooLong   503  no worker was free in time, or none could load the model
     ├── WorkerLost      503  the worker ended while it computed the answer
     ├── TimedOut        504  the answer took too long
     └── ModelFailed     500  an error of ours; its details are in the log, not in the message

@@ -199,7 +199,10 @@ def items_of(request: Any) -> tuple[ItemField, list[Any]]:
 
 
 def require_short(items: list[Any], field: str, most: int) -> None:
-    """Raise HttpRefusal for an item of several texts or numbers that is too long; a number counts as a character."""
+    """Raise HttpRefusal for an item of several texts or numbers that is too long.
+
+    A number counts as a character, and so does an empty text, list or object: it has its cost too.
+    """
     for index, item in enumerate(items):
         if not isinstance(item, str) and (size := _size(item)) > most:
             place = f"{field}[{index}]"
@@ -212,5 +215,6 @@ def _size(item: Any) -> int:
     while level:
         texts, arrays, objects = (of_type(level, kind) for kind in (str, list, dict))
         size += sum(map(len, texts)) + len(level) - len(texts) - len(arrays) - len(objects)
+        size += texts.count("") + arrays.count([]) + objects.count({})
         level = list(chain.from_iterable(chain(arrays, objects, map(dict.values, objects))))
     return size
