@@ -292,11 +292,12 @@ class LrFactors(NamedTuple):
     tokens: float = 1.0  # the next token
     wide: bool = True  # whether `tokens` also applies to models wider than `small`
     highest: float = 0.01  # the limit of `tokens`
+    full_batch: int = 0  # in tokens: with smaller batches, the rate for `tokens` falls with their square root
 
 
 _GATED_LR = LrFactors(2.0, 6.0, 6.0)
 _LSTM_LR = LrFactors(2.0, 6.0, 18.0, highest=0.018)
-_UNGATED_LR = LrFactors(tokens=3.0, wide=False)
+_UNGATED_LR = LrFactors(tokens=3.0, wide=False, full_batch=4_096)
 
 
 class Recipe(NamedTuple):

@@ -2,9 +2,9 @@
 
     lr_at = lr x warmup(step) x schedule(step, progress) x factor
 
-    lr             `TrainingConfig.lr` if the user gives one; else `default_lr`, by model and size. With --init it is at
-                   most `notes["lr"]` of that model: what it was trained with, or what an imported model should be
-                   fine-tuned with (`importing/bert.py`). 1 for newton
+    lr             `TrainingConfig.lr` if the user gives one; else `default_lr`, by model, size and batch. With --init
+                   it is at most `notes["lr"]` of that model: what it was trained with, or what an imported model
+                   should be fine-tuned with (`importing/bert.py`). 1 for newton
     warmup         rises linearly to 1 over the first steps
     constant       1
     linear         1 -> final, linearly with the progress of the run
@@ -68,19 +68,23 @@ _RATES: dict[Size, float] = {"nano": 5e-3, "tiny": 2e-3, "small": 1e-3, "base": 
 Predicted = Literal["sequence", "steps", "tokens"]  # an answer for the sequence, one for each step, or the next token
 
 
-def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence") -> float:
-    """Return a learning rate that usually works for this family and size.
+def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", batch_tokens: int = 2**20) -> float:
+    """Return a learning rate that usually works for this family, size and batch.
 
     >>> default_lr("lstm", "small"), default_lr("lstm", "small", "steps"), default_lr("gpt", "small", "tokens")
     (0.002, 0.006, 0.003)
     >>> default_lr("transformer", Dimensions("small", width=256))
     0.00082
+    >>> default_lr("transformer", "small", "tokens", 4096), default_lr("transformer", "small", "tokens", 256)
+    (0.003, 0.00075)
     """
     named, factors = Dimensions.of(size), RECIPES[recipe].lr if recipe else LrFactors()
     rate = _rate(recipe, named)
     if predicted == "tokens" and not factors.wide and _is_wide(recipe, named):
         return rate
     found: float = rate * getattr(factors, predicted)
+    if predicted == "tokens" and batch_tokens < factors.full_batch:
+        return float(f"{found * math.sqrt(batch_tokens / factors.full_batch):.2g}")
     if predicted == "sequence" or found <= rate * factors.sequence:
         return found
     return min(factors.highest if predicted == "tokens" else HIGHEST_LR, round(found, 6))
@@ -245,13 +249,15 @@ def default_training(
     tokens, target = training_tokens(prepared), prepared.schema.target
     batch_tokens = default_batch_tokens(tokens)
     predicted: Predicted = "tokens" if target.predicts_tokens else "steps" if target.of_steps else "sequence"
+    fed = named.get("batching") or ByLengthConfig(batch_tokens=batch_tokens)
+    size_of_batch = fed.batch_tokens if isinstance(fed, ByLengthConfig) else fed.batch_rows * fed.row_length
     duration = named.get("duration") or EpochsConfig(
         epochs=default_epochs(tokens, TOKEN_STEPS if predicted == "tokens" else STEPS)
     )
     return {
         "batching": default_batching(prepared, batch_tokens, runs_on=runs_on, carries_state=carries_state),
         "duration": duration,
-        "lr": min(default_lr(recipe, size, predicted), learned_at),
+        "lr": min(default_lr(recipe, size, predicted, size_of_batch), learned_at),
         "schedule": ConstantConfig() if recipe == "linear" else LinearConfig(),
         "patience": PATIENCE,
     }

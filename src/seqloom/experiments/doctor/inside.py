@@ -99,7 +99,7 @@ def exploding(found: Sequence[Flow]) -> Finding | None:
             **_radius(worst),
         },
         flow_drawn(growing),
-        (CLIPPED, GATED),
+        (CLIPPED, GATED) if worst.radius is not None else (MEASURED,),  # without a radius it has gates or attention
     )
 
 
