@@ -306,7 +306,7 @@ def test_a_body_that_waits_to_be_parsed_for_too_long_gets_504(monkeypatch: pytes
         assert status_of(drained(first)) == 200  # this engine has no clock
 
 
-def engine_without_workers(**settings: float) -> Engine:
+def engine_without_workers(**settings: Any) -> Engine:
     engine = Engine({"m": Path("m")}, ServingConfig(**settings))
     engine._cards["m"] = ModelCard("m", "classify", frozenset({"classify"}), "text")
     return engine
