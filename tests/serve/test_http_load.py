@@ -257,6 +257,17 @@ def test_a_client_that_leaves_after_a_large_part_of_a_body_is_noticed(monkeypatc
         wait_until(lambda: one.engine.ended == ["cancelled"])
 
 
+def test_a_client_that_leaves_after_a_request_that_is_not_read_leaves_no_connection() -> None:
+    with server(engine=FakeEngine(seconds=0.2)) as one:
+        with one.connect() as client:
+            data = request("/v1/classify", BODY, port=one.port)
+            client.sendall(data)
+            wait_until(lambda: one.engine.running == 1)
+            client.sendall(data)
+            time.sleep(0.05)
+        wait_until(lambda: not one.listener.server_state.connections)
+
+
 def test_a_body_whose_client_has_left_keeps_its_turn_and_its_room_while_it_is_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -306,7 +317,7 @@ def test_a_body_that_waits_to_be_parsed_for_too_long_gets_504(monkeypatch: pytes
         assert status_of(drained(first)) == 200  # this engine has no clock
 
 
-def engine_without_workers(**settings: float) -> Engine:
+def engine_without_workers(**settings: Any) -> Engine:
     engine = Engine({"m": Path("m")}, ServingConfig(**settings))
     engine._cards["m"] = ModelCard("m", "classify", frozenset({"classify"}), "text")
     return engine

@@ -5,7 +5,6 @@ connection.py ──▶ HttpApp: Host, log ──▶ policies.py ──▶ bodie
 
 import asyncio
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from seqloom.serve.engine import VERBS, Engine, ModelCard, Verb
 from seqloom.serve.openai_routes import OpenAIRoutes, note
 from seqloom.serve.openapi import RouteOperation, openapi_document
 from seqloom.serve.policies import ANSWERS, FACTS, PUBLIC, Access, Policy, PolicyRoute, guarded, plain
-from seqloom.serve.refusals import ITEMS, Refusal, UnknownModel, naming
+from seqloom.serve.refusals import ITEMS, Refusal, UnknownModel, naming, place_of
 from seqloom.serve.requests import VerbAnswer, items_of, options_of, request_kinds, require_short
 from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 
@@ -139,8 +138,7 @@ class HttpApp:
         except Refusal as refusal:
             return answer_of(refusal)
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]  # not the message: it may hold the text of a request
-            self.traffic.log.say(f"error: {type(error).__name__} in {where.name}, line {where.lineno}")
+            self.traffic.log.say(f"error: {place_of(error)}")
             return internal_error()
         return None
 

@@ -10,6 +10,7 @@ that is sent before the answer to the first (pipelining) is not read; the connec
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import h11
@@ -317,7 +318,8 @@ class LimitedProtocol(H11Protocol):
         self.packets.flush()
         sent = self.socket.get_write_buffer_size() == 0
         if unread or self.conn.their_state is h11.SEND_BODY or self.conn.is_last:
-            self.socket.write_eof()
+            with suppress(OSError):  # the client has left: reading will say so
+                self.socket.write_eof()
             self.socket.resume_reading()
         else:
             self.socket.close()

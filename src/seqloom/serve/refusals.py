@@ -14,8 +14,10 @@
 No message contains the text of a request.
 """
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import ClassVar
 
 from seqloom.errors import SeqloomError, did_you_mean
@@ -109,3 +111,11 @@ def naming(fields: Mapping[str, str]) -> Iterator[None]:
         after = refusal.field = fields.get(before, before)
         refusal.reword(lambda text: text.replace(f"{before}: ", f"{after}: ", 1))
         raise
+
+
+def place_of(error: Exception) -> str:
+    """The kind of an error and the lines of code that led to it; its message may hold text of a request."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    return f"{type(error).__name__} at " + " < ".join(
+        f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in reversed(frames)
+    )

@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from seqloom.search.index import SEGMENT
 from seqloom.search.search import searcher
 from seqloom.search.store import conditions, require_columns
 from seqloom.serve.messages import ItemAnswer, ModelCard, Verb
+from seqloom.serve.refusals import place_of
 from seqloom.serve.watch import is_index
 from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
 from seqloom.text.segmenter import require_whole
@@ -224,11 +224,3 @@ def refused(error: Exception) -> ItemAnswer:
         problem, fix = next((PROBLEMS[code] for code in codes if code in PROBLEMS), UNABLE)
         return ItemAnswer(problem=problem, fix=fix)
     return ItemAnswer(fault=place_of(error))
-
-
-def place_of(error: Exception) -> str:
-    """The kind of an error and the lines of code that led to it; its message may hold text of a request."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    return f"{type(error).__name__} at " + " < ".join(
-        f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in reversed(frames)
-    )

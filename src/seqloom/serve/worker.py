@@ -51,7 +51,8 @@ from seqloom.serve.messages import (
     framed,
     to_worker,
 )
-from seqloom.serve.served import AnyServed, answers_of, open_served, place_of, refused
+from seqloom.serve.refusals import place_of
+from seqloom.serve.served import AnyServed, answers_of, open_served, refused
 from seqloom.tasks.task import TASKS
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
