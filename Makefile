@@ -17,7 +17,7 @@ test: $(VENV)/.developing
 	$(MAKE) --no-print-directory --jobs=4 tests lint types docs
 
 tests: $(VENV)/.developing
-	$(PYTEST) -n 3 -m "not soak" --durations=15
+	$(PYTEST) -n 2 -m "not soak" --durations=15
 
 # For every edit: the fast tests, lint and types at the same time.
 check: $(VENV)/.developing

@@ -234,7 +234,7 @@ def test_relevant_documents_that_are_not_there_and_the_rule_of_three_are_reporte
     (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t98\t0\n")
     right = seqloom("search", place / "idx", *options)
     assert "rule of three: all of 2 new queries may be wrong" in right.stdout  # there are but two
-    assert "ndcg@10 and recall@100" in right.stdout and not right.stderr
+    assert "ndcg@10, recall@100" in right.stdout and not right.stderr
     (tmp_path / "qrels.tsv").write_text("1\ta\t1\n2\tb\t1\n2\t99\t1\n")
     assert "1 document of qrels.tsv not in the index, such as '99'" in seqloom("search", place / "idx", *options).stderr
 
