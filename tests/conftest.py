@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose the cases of claims about many cases: always the same ones.
 
     `make test` has COUNT cases of a claim with the marker `sampled(COUNT)`, `make soak` the others; `make check` has
-    six of every claim. Both have fewer draws than soak.
+    two of every claim. Both have fewer draws than soak.
     """
     for cases in claims(item for item in items if item.get_closest_marker("sampled")):
         mark = cases[0].get_closest_marker("sampled")
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             case.add_marker("soak")
     yield  # markers select
     if DRAWS == "quick":
-        kept = {item for cases in claims(items) for item in cases[:6]}
+        kept = {item for cases in claims(items) for item in cases[:2]}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
     if DRAWS == "fresh":

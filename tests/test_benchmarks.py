@@ -113,6 +113,7 @@ def test_make_bench_runs_every_benchmark_but_the_hour_of_training_and_what_needs
     assert run == set(BENCHMARKS) - {"difficulty", "embedding"} | {"benchmarks"}  # .peers
 
 
+@pytest.mark.slow
 def test_every_comparison_with_a_peer_is_listed_and_those_without_one_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,10 +147,12 @@ def test_every_module_is_in_the_order_and_every_name_in_the_order_is_a_module() 
     assert len(set(ORDER)) == len(ORDER)
 
 
+@pytest.mark.slow
 def test_no_module_imports_a_later_one() -> None:
     assert wrong_ways(modules(), ORDER) == []
 
 
+@pytest.mark.slow
 def test_no_circle_inside_a_package() -> None:
     assert circles(modules()) == []
 
@@ -215,6 +217,7 @@ def imported_by(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_what_needs_no_torch_does_not_import_it() -> None:
     parts = [module for module in modules() if unit(module) in FREE_OF_TORCH and module not in TENSORS]
     assert "seqloom.config.models" in parts
@@ -222,6 +225,7 @@ def test_what_needs_no_torch_does_not_import_it() -> None:
     assert {"torch", "numpy", "seqloom.nn.types"} & found == set()
 
 
+@pytest.mark.slow
 def test_reading_and_tokenizing_need_no_torch() -> None:
     parts = [module for module in modules() if unit(module) in WITH_NUMPY and module not in TENSORS]
     assert "seqloom.data.survey" in parts

@@ -32,6 +32,7 @@ def lost(text: str, known: set[str]) -> list[str]:
     return [name for name in re.findall(r"\b(\w+\.py)\b", text) if name not in known]
 
 
+@pytest.mark.slow
 def test_a_file_that_the_source_names_is_there() -> None:
     known = {path.name for path in SOURCE.rglob("*.py")}
     others = {path.name for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")}
@@ -55,6 +56,7 @@ def unused(modules: dict[str, str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_module_is_named_by_another_one() -> None:
     texts = {
         ".".join(path.relative_to(SOURCE).with_suffix("").parts): path.read_text(encoding="utf-8")

@@ -47,6 +47,7 @@ def spelled(sentences: list[list[str]], token: int | None = None) -> Spelled:
     return Spelled(words, letters[:, :, : max(1, int((letters > 0).sum(-1).max()))])
 
 
+@pytest.mark.slow
 @BOTH
 @settings(max_examples=10)
 @given(sentences=SENTENCES)

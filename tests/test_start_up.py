@@ -19,6 +19,7 @@ def _loaded_by(code: str) -> set[str]:
     return {name.partition(".")[0] for name in run.stdout.split()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -32,6 +33,7 @@ def test_nothing_heavy_is_imported(code: str) -> None:
     assert not _loaded_by(code).intersection(HEAVY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [

@@ -100,6 +100,7 @@ def committed(classifier, tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.sampled_from(FILES), st.floats(0, 1, exclude_max=True), st.integers(1, 255))
 def test_any_single_changed_byte_of_any_file_is_detected(committed, name, where, change) -> None:

@@ -49,6 +49,7 @@ def test_answers_come_in_the_order_of_the_inputs(model) -> None:
     assert len({one["bad"] for one in alone}) > 3
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.sampled_from(TEXTS), max_size=12), st.integers(1, 64))
 def test_the_answer_is_the_same_whatever_the_batch(model, texts, batch_tokens) -> None:

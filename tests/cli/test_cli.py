@@ -27,6 +27,7 @@ def _seqloom(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_recipes_lists_every_recipe_with_what_it_is_for() -> None:
     listed = CliRunner().invoke(app, ["recipes"], env={"COLUMNS": "200"}).output
     for name, recipe in recipes.RECIPES.items():

@@ -60,6 +60,7 @@ def test_an_evaluation_on_test_is_recorded_and_counted(run) -> None:
     assert len(read_lines(run / "test_evaluations.jsonl").records) == 2
 
 
+@pytest.mark.slow
 def test_the_report_and_the_card_tell_of_a_look_at_test_and_stay_as_they_are_after_one_at_dev(run) -> None:
     pages = [run / "report.html", run / "card.md"]
     before = [page.read_bytes() for page in pages]
@@ -71,6 +72,7 @@ def test_the_report_and_the_card_tell_of_a_look_at_test_and_stay_as_they_are_aft
     assert "Evaluated on the test set once" in pages[1].read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accuracy", [0.5, 1.0])
 def test_the_interval_of_a_perfect_score_is_explained_under_the_table(run, monkeypatch, accuracy) -> None:
     known = LoadedModel.evaluate

@@ -152,6 +152,7 @@ def test_answers_and_bad_rows_come_in_the_order_of_their_lines(good: list[bool])
     assert lines == list(range(1, len(good) + 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.sampled_from(["good", "bad film", "", '"', "ä,b"]), min_size=1, max_size=6))
 def test_no_row_of_a_file_is_dropped(run: Path, tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:

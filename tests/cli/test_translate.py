@@ -33,6 +33,7 @@ def said(*arguments: object, given: str | None = None) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_lines_of_standard_input_and_of_a_file_are_translated_as_python_does(run: Path, tmp_path: Path) -> None:
     lines = "".join(f"{source}\n" for source in SOURCES)
     (tmp_path / "a.txt").write_text(lines)
@@ -52,6 +53,7 @@ def test_files_named_after_languages_are_lines_of_text(run: Path, tmp_path: Path
         said("translate", run, tmp_path / "letters.json")
 
 
+@pytest.mark.slow
 def test_several_texts_come_with_their_scores(run: Path) -> None:
     found = [json.loads(line) for line in said("translate", run, "--n-best", 2, given="one two\n").splitlines()]
     (one,) = load(run).translate(["one two"], n_best=2)
@@ -75,6 +77,7 @@ def test_a_beam_of_one_is_greedy_and_greedy_is_what_predict_says(run: Path) -> N
     assert greedy == said("translate", run, "--beam-size", 1, given="\n".join(SOURCES)).splitlines()
 
 
+@pytest.mark.slow
 def test_a_source_draws_the_same_text_alone_among_others_and_in_any_order(run: Path) -> None:
     model, how = load(run), SampleConfig(seed=3, max_new_tokens=12, temperature=2.0)
 

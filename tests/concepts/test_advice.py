@@ -63,6 +63,7 @@ def reach(family: str) -> list[Flow]:
     return list(flows(task, model, [classes(pieces, NAMES["copy"].schema.labels)(rows)]))
 
 
+@pytest.mark.slow
 def test_row_14_on_copy_gradients_of_elman_fade_those_of_lstm_less_and_of_attention_not() -> None:
     elman, lstm, attention = reach("rnn"), reach("lstm"), reach("transformer")
     assert {len(one.norms) for one in elman} == {DISTANCE + 1}

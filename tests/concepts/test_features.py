@@ -86,12 +86,14 @@ def fit_xor(hidden: tuple[int, ...]) -> tuple[SequenceModel, float]:
     return model, loss
 
 
+@pytest.mark.slow
 def test_row_05_a_network_with_a_hidden_layer_learns_xor() -> None:
     model, loss = fit_xor(hidden=(8,))
     assert torch.equal(model.predict(XOR), TRUTH)
     assert loss < 0.05
 
 
+@pytest.mark.slow
 def test_row_05_a_linear_model_cannot_learn_xor() -> None:
     model, loss = fit_xor(hidden=())
     scores = model(XOR)

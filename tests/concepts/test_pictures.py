@@ -53,6 +53,7 @@ def accuracy(digits: Path, folder: Path, model: str, seed: int = 0, **settings: 
     return seqloom.load(folder / str(seed)).evaluate(split="test").metrics["accuracy"]
 
 
+@pytest.mark.slow
 def test_row_10_the_digits_are_split_as_the_comparison_asks(digits: Path) -> None:
     prepared = seqloom.load_data(digits)
     assert {part: len(rows) for part, rows in prepared.splits.items()} == {"train": 1078, "dev": 359, "test": 360}

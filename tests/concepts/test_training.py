@@ -57,6 +57,7 @@ def slopes(*values: list[float]) -> list[Batch]:
 # --- 4: SGD, momentum, Adam, AdamW -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_row_04_sgd_on_linear_regression_reaches_the_closed_form() -> None:
     x, noise = torch.randn(40, 3), 0.1 * torch.randn(40, 1)
     y = x @ torch.tensor([[1.0], [-2.0], [0.5]]) + 0.3 + noise
@@ -109,6 +110,7 @@ def test_row_04_adam_follows_its_paper_and_adamw_its_own(decoupled: bool) -> Non
 # --- 6: L2 and decoupled decay ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_row_06_l2_on_linear_regression_reaches_the_ridge_and_leaves_the_bias_alone() -> None:
     x, y, decay = torch.randn(40, 3), torch.randn(40, 1), 0.3
     model = linear_regression()

@@ -75,6 +75,7 @@ def test_the_table_has_no_name_twice() -> None:
     assert len({bad.name for bad in CASES}) == len(CASES) > 100
 
 
+@pytest.mark.slow
 def test_reading_configurations_does_not_import_torch() -> None:
     program = """
 import json, sys

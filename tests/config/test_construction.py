@@ -164,6 +164,7 @@ def test_lists_and_plain_data_are_held_as_a_file_would_give_them() -> None:
     assert AttentionConfig(dropout=np.float32(0.5)).to_json() == AttentionConfig(dropout=0.5).to_json()
 
 
+@pytest.mark.slow
 def test_the_numbers_that_a_message_proposes_are_legal() -> None:
     tried = 0
     for width in (*range(1, 70), 65_535):

@@ -52,6 +52,7 @@ def test_a_tiny_recipe_has_the_weights_that_its_configuration_counts(made: Made)
     assert count_parameters(made.config.build()) == made.config.parameters()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", list(of_recipes(("small", "base", "big"))), ids=lambda made: made.name)
 def test_a_recipe_of_any_size_has_the_weights_that_its_configuration_counts(made: Made) -> None:
     assert built_on_meta(made.config) == made.config.parameters()

@@ -243,6 +243,7 @@ def test_the_order_of_fortran_and_foreign_byte_order_are_understood(tmp_path: Pa
     assert rows[0][0].dtype.isnative
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     arrays_of.arrays(

@@ -159,6 +159,7 @@ def test_rows_without_elements_make_a_batch_of_no_columns() -> None:
     assert plain.inputs.values.shape == (1, 0) and plain.inputs.full
 
 
+@pytest.mark.slow
 def test_collation_does_not_slow_down_with_the_size_of_the_column() -> None:
     def milliseconds(rows: int) -> float:
         column = Ragged(np.ones(rows * 10, np.int32), np.arange(rows + 1) * 10)

@@ -281,6 +281,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     ROWS,

@@ -104,6 +104,7 @@ def test_a_quoted_field_may_go_through_several_blocks(tmp_path: Path) -> None:
     assert found.table.locate(found.records[0], 1)[1:] == (200_002, 3)
 
 
+@pytest.mark.slow
 def test_a_quote_that_swallows_too_much_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", 'text,label\na,b\n"c,d\n' + ("many rows follow," + "here " * 200 + "\n") * 18_000)
     assert refused(path).startswith(f"{path}:3:1: csv.quote: a quote opened in line 3 is not closed after 16 MiB.")

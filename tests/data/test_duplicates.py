@@ -90,6 +90,7 @@ def test_agreement_of_signatures_estimates_the_similarity() -> None:
     assert np.std(errors) < 0.08  # sqrt(J (1 - J) / 84) is at most 0.055
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=12), max_size=12), st.integers(1, 40))
 @settings(max_examples=30)
 def test_any_texts_in_slices_of_any_size_give_the_same_groups(texts: list[str], size: int) -> None:
@@ -102,6 +103,7 @@ def test_any_texts_in_slices_of_any_size_give_the_same_groups(texts: list[str], 
     assert all(a in group and group[a] == group.get(b) for a, b in equal)
 
 
+@pytest.mark.slow
 def test_a_large_bucket_does_not_cost_the_square_of_its_size() -> None:
     texts = [f"the same beginning of all these texts, and a number at the very end {row}" for row in range(3000)]
     (group,) = near_groups(texts)
@@ -205,6 +207,7 @@ def test_of_a_large_part_a_seeded_sample_is_compared_nearly_and_every_row_exactl
     assert (found.within[0].rows, found.within[0].exact, found.within[0].compared) == (1000, 500, 100)
 
 
+@pytest.mark.slow
 def test_the_reservoir_holds_every_row_with_the_same_probability() -> None:
     from seqloom.data.checks.duplicates import _SplitRows
 

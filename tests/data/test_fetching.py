@@ -167,6 +167,7 @@ def test_a_wrong_answer_is_refused_and_nothing_is_placed(tmp_path: Path, wrong: 
     assert snapshot(tmp_path) == {}  # not even the file that was right
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_no_damaged_packed_answer_is_taken_for_the_file(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -184,6 +185,7 @@ def test_no_damaged_packed_answer_is_taken_for_the_file(
         assert snapshot(folder) == {"toy/train.txt": TRAIN, "toy/dev.txt": DEV}
 
 
+@pytest.mark.slow
 def test_a_packed_answer_that_unpacks_to_too_much_is_refused_without_unpacking_it(tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(50_000_000))
     tracemalloc.start()

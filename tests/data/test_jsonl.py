@@ -124,6 +124,7 @@ tables = st.lists(texts, min_size=1, max_size=4, unique=True).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(tables, st.booleans(), st.sampled_from([(",", ":"), (", ", ": "), (" , ", "\t:\r")]))
 def test_objects_come_back_as_they_were_written(

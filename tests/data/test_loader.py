@@ -160,6 +160,7 @@ def test_no_thread_starts_before_the_first_step_is_asked_for() -> None:
     steps.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_named() -> None:
     release = threading.Event()
 

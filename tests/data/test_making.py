@@ -290,6 +290,7 @@ def any_settings(draw: st.DrawFn, columns: list[str]) -> dict[str, Any]:
     return asked | {"split": draw(st.none() | splits), "sequence": draw(st.none() | st.none() | one)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [SOME, MANY])
 def test_any_values_make_examples_or_bad_rows(tmp_path: Path, examples: int) -> None:
     @settings(max_examples=examples)

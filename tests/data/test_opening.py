@@ -164,6 +164,7 @@ def test_line_ends_inside_quotes_are_not_mixed_with_those_of_rows(tmp_path: Path
 text_lines = st.lists(st.text(st.characters(exclude_characters="\n\r\0\ufeff", codec="utf-8"), max_size=20))
 
 
+@pytest.mark.slow
 @given(text_lines, st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_lines_come_back_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, ended: bool
@@ -175,6 +176,7 @@ def test_lines_come_back_as_they_were_written(
         assert list(lines_of(write(path, text), UTF8, Ledger())) == list(enumerate(lines, 1))
 
 
+@pytest.mark.slow
 def test_passages_follow_each_other_without_a_gap(tmp_path: Path) -> None:
     lines = [f"line {number} é" for number in range(300_000)]
     path = write(tmp_path / "x.txt", "\n".join(lines))
@@ -195,6 +197,7 @@ def test_a_line_of_a_megabyte_is_read(tmp_path: Path) -> None:
     assert [len(value) for (value,) in read(write(tmp_path / "x.txt", b"a" * 1_000_000 + b"\nb")).values] == [10**6, 1]
 
 
+@pytest.mark.slow
 def test_many_long_lines_are_not_one_that_is_too_long(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", (b"a" * 999_999 + b"\n") * 50)
     assert sum(1 for _ in lines_of(path, UTF8, Ledger())) == 50
@@ -285,6 +288,7 @@ def test_a_name_with_zip_in_its_middle_is_no_archive(tmp_path: Path) -> None:
     assert list(lines_of(path, UTF8, Ledger())) == [(1, "text")]
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", b"line\n" * 600_000)
     lines = lines_of(path, UTF8, Ledger())

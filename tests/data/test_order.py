@@ -75,6 +75,7 @@ def test_the_order_is_a_function_of_seed_and_epoch_alone(
     assert [other.at(epoch, index).tolist() for index in range(other.count(epoch))] == expected
 
 
+@pytest.mark.slow
 def test_the_order_is_the_same_in_another_process_and_on_every_machine() -> None:
     program = """if True:
         import numpy as np
@@ -87,6 +88,7 @@ def test_the_order_is_the_same_in_another_process_and_on_every_machine() -> None
     assert found.stdout == "1987679\n"  # the order is part of what a run can be resumed from: it may never change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [phrases(), translations()], ids=["phrases", "translations"])
 def test_padding_is_small_batches_are_full_and_neighbors_change(sizes: np.ndarray) -> None:
     order = Order(sizes, 8192, seed=3)

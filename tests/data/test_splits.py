@@ -64,6 +64,7 @@ def test_every_row_is_in_the_dev_part_of_exactly_one_fold(folds: int) -> None:
     assert max(sizes) - min(sizes) <= 4
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(2, 12), min_size=20, max_size=60),
     st.integers(0, 99),
@@ -142,6 +143,7 @@ def test_running_text_of_any_length_has_all_parts(rows: int, seed: int) -> None:
         assert abs(drawn[part] - 0.1 * rows) <= 1 + rows / PIECES
 
 
+@pytest.mark.slow
 @given(st.integers(20, 500), st.integers(0, 9))
 @settings(max_examples=30)
 def test_every_line_of_a_short_text_is_in_dev_in_one_fold(rows: int, seed: int) -> None:

@@ -97,6 +97,7 @@ def windows(whole: list[tuple[int, int]], size: int) -> list[list[tuple[int, int
     return [whole[start : start + size] for start in range(len(whole) - size + 1)]
 
 
+@pytest.mark.slow
 @given(documents, st.integers(1, 20), st.integers(1, 4), st.integers(0, 2**63 - 1), st.integers(1, 3))
 def test_packs_hold_every_document_or_piece_once_and_never_mix_them(
     rows: list[list[int]], row_length: int, height: int, seed: int, ranks: int

@@ -65,6 +65,7 @@ def test_the_global_generator_is_neither_read_nor_moved(name: str) -> None:
     assert [plain(example) for example in some(name, count=5)] == first
 
 
+@pytest.mark.slow
 @ALL
 def test_another_seed_gives_other_examples(name: str) -> None:
     assert [plain(one)[0] for one in some(name, seed=0)] != [plain(one)[0] for one in some(name, seed=1)]
@@ -123,6 +124,7 @@ def test_parts_share_no_input_whatever_the_seeds(name: str) -> None:
     assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_no_input_stands_twice_in_a_part(name: str) -> None:
     inputs = [plain(one)[0] for one in some(name, count=2_000)]
@@ -145,6 +147,7 @@ def test_the_key_that_decides_the_part_follows_from_either_row_of_a_pair(name: s
         assert {KEYS[name](text) for text, _ in drawn.rows} == {drawn.key}
 
 
+@pytest.mark.slow
 @ALL
 def test_ids_and_places_are_unique_and_count_from_one(name: str) -> None:
     rows = some(name, "dev", 20)

@@ -27,6 +27,7 @@ def test_members_one_behind_the_other_are_one_text(tmp_path: Path, suffix: str) 
     assert "\n".join(value for (value,) in found.values).encode() + b"\n" == TEXT
 
 
+@pytest.mark.slow
 @both
 def test_many_small_members_take_linear_time(tmp_path: Path, suffix: str) -> None:
     found = read(write(tmp_path / f"x.txt{suffix}", PACKERS[suffix](b"a\n") * 20_000))

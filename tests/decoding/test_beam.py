@@ -95,6 +95,7 @@ def _plain(answers: list[list[GeneratedText]]) -> list[list[tuple[object, ...]]]
     return [[(one.tokens, one.finish_reason, pytest.approx(one.score, abs=1e-9)) for one in row] for row in answers]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_batch_is_searched_as_its_rows_one_by_one(name: str) -> None:

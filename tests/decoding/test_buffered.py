@@ -108,6 +108,7 @@ HOWS: dict[str, AnyDecoding] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
 def test_recorded_steps_continue_a_text_as_plain_ones(name: str, how: AnyDecoding, recorder: Recorder) -> None:
@@ -119,6 +120,7 @@ def test_recorded_steps_continue_a_text_as_plain_ones(name: str, how: AnyDecodin
     assert_alike(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["seq2seq-dot", "window-full"])
 def test_recorded_steps_translate_as_plain_ones(name: str, recorder: Recorder) -> None:
     expected = translated(translator(name), sources(), GreedyConfig(), MOST + 8)
@@ -127,6 +129,7 @@ def test_recorded_steps_translate_as_plain_ones(name: str, recorder: Recorder) -
     assert_alike(found, expected)
 
 
+@pytest.mark.slow
 def test_kernels_for_one_row_are_compiled_and_recorded_only_for_graphs(recorder: Recorder) -> None:
     model, seen = language_model("gpt"), list[tuple[bool, int]]()
     with observing(lambda *_: seen.append((launches_are_free(), recorder.recorded))):

@@ -132,6 +132,7 @@ def test_samples_of_a_prompt_share_its_reading_and_differ() -> None:
     assert len({row.draft.written().text for row in rows}) > 1
 
 
+@pytest.mark.slow
 def test_a_cache_keeps_only_what_its_rows_can_read() -> None:
     """Without it, the cache of a batch that never empties would grow for ever."""
     model = language_model("transformer")

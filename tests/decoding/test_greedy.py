@@ -52,6 +52,7 @@ def assert_same(found: GeneratedText, expected: GeneratedText) -> None:
     assert found.score == pytest.approx(expected.score, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_each_token_is_the_likeliest_after_the_whole_of_what_was_said(name: str) -> None:
@@ -67,6 +68,7 @@ def test_a_language_model_that_remembers_says_what_one_says_that_reads_everythin
         assert_same(answer, plainly(plain_language_model(model, prompt, row), int(most[row])))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_batch_of_sources_is_answered_as_its_rows_one_by_one(name: str) -> None:
@@ -76,6 +78,7 @@ def test_a_batch_of_sources_is_answered_as_its_rows_one_by_one(name: str) -> Non
         assert_same(alone, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_a_batch_of_ragged_prompts_is_answered_as_its_rows_one_by_one(name: str) -> None:

@@ -114,6 +114,7 @@ def test_no_number_between_0_and_1_draws_what_has_no_probability(numbers: list[f
     assert drawn(chances, numbers).item() in (1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_a_batch_of_ragged_prompts_draws_what_its_rows_draw_one_by_one(name: str) -> None:

@@ -141,6 +141,7 @@ def test_what_is_settled_never_changes_whatever_bytes_follow(data: bytes, stop: 
         assert end is None or len(shown) <= end
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(text=st.text("ab ü\n", max_size=14), stops=st.lists(st.text("ab ü\n", min_size=1, max_size=4), max_size=3))
 def test_a_stop_is_reached_exactly_when_the_text_holds_one(text: str, stops: list[str]) -> None:

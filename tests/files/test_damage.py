@@ -123,6 +123,7 @@ def test_what_is_read_is_what_was_summed(run: Path) -> None:
         read_file_of(run / "step-000020", "model")
 
 
+@pytest.mark.slow
 def test_a_file_that_grew_is_refused_without_taking_it_into_memory(run: Path) -> None:
     os.truncate(run / "step-000020/model.bin", 64 << 20)
     tracemalloc.start()

@@ -70,6 +70,7 @@ def _is_old_or_new(state: Path, returned: bool) -> bool:
     return {name: read_file_of(state / "store", name) for name in WHOLE} == WHOLE
 
 
+@pytest.mark.slow
 def test_every_power_cut_leaves_no_folder_or_the_whole_one(tmp_path: Path) -> None:
     verdicts = crash_verdicts(tmp_path, lambda *_: False, since=0)
     assert verdicts.count(False) == 0

@@ -41,6 +41,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @properties
 @given(st.lists(st.dictionaries(st.text().filter(lambda key: key != "crc"), json_values, max_size=4), max_size=4))
 def test_any_records_come_back_as_they_were(records: list[dict]) -> None:
@@ -163,6 +164,7 @@ def test_a_log_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_long_lines_are_repaired_like_short_ones(tmp_path: Path) -> None:
     long = [{"i": i, "text": "x" * ((1 << 20) - 60)} for i in range(3)]
     write_lines(tmp_path / "log", long, files=QUICK)
@@ -214,6 +216,7 @@ def lost_records(log: Path, records: int, kills: list[float]) -> int:
     return sum(max(0, count - len(numbers)) for count, numbers in zip(said, found, strict=True))
 
 
+@pytest.mark.slow
 def test_four_writers_lose_no_record_even_when_two_are_killed(tmp_path: Path) -> None:
     assert lost_records(tmp_path / "log", 60, kills=[0.01, 0.02]) == 0
     append_line(tmp_path / "log", {"writer": 9})

@@ -264,6 +264,7 @@ def test_twin_a_folder_deleted_in_place_is_found_in_pieces(tmp_path: Path, monke
     assert not all(judged_states(retain_checkpoints, tmp_path, never))
 
 
+@pytest.mark.slow
 def test_twin_a_model_deleted_before_the_new_one_has_its_name_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

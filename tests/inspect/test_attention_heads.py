@@ -115,6 +115,7 @@ def test_maps_are_exact_while_they_fit_and_rows_are_thinned_only_beyond(
     assert thinned.heads[1].numbers.rows == 3 and "One query in 3" in " ".join(thinned.sentences())
 
 
+@pytest.mark.slow
 def test_many_heads_and_a_long_text_are_drawn_small_enough(tmp_path: Path) -> None:
     task = task_on(tmp_path, "classify")
     config = with_setting(task.model("transformer", "nano", HeadSettings()), "repeat", 16)

@@ -34,6 +34,7 @@ def test_a_picture_that_was_not_measured_says_so_wherever_it_is_shown(inspection
     assert view.to_json()["notes"] == [said]
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_told_with_value_baseline_and_sample(inspection: Inspection) -> None:
     report = inspection.faithfulness(**QUICK)
     told = inspection.heads().sentences()[-1]
@@ -59,6 +60,7 @@ def test_other_views_carry_no_badge_and_other_inputs_no_report(inspection: Inspe
     assert set(PICTURES) <= set(VIEWS)
 
 
+@pytest.mark.slow
 def test_a_report_on_an_explanation_of_the_callers_own_is_no_badge_of_the_librarys(inspection: Inspection) -> None:
     inspection.faithfulness(explain=lambda reading: range(len(reading.sides[0].tokens)), **QUICK)
     for view in (inspection.attribution(method="gradient_x_input"), inspection.attention()):
@@ -113,6 +115,7 @@ def test_where_nothing_can_be_measured_the_reason_is_told(tmp_path: Path) -> Non
     assert view.sentences()[-1].startswith("Faithfulness cannot be measured: ")
 
 
+@pytest.mark.slow
 def test_changes_of_attention_and_attribution_carry_the_badges_of_both(inspection: Inspection) -> None:
     told = inspection.swap(old="cat", new="dog").notes
     attention, attribution = (inspection.view(name).notes for name in ("attention", "attribution"))

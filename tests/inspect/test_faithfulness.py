@@ -477,6 +477,7 @@ def test_other_seeds_read_the_same_translation_and_the_same_tokens(
         _between(subject, reading, words)
 
 
+@pytest.mark.slow
 def test_rows_that_have_to_stay_count_for_no_distance(tmp_path: Path) -> None:
     """A decoder that has read BEGIN, un, grand, chien has fewer than two words to choose from in its first two rows."""
     subject, reading = asked(tmp_path, "translate", "transformer")

@@ -63,6 +63,7 @@ def test_sums_of_slots_are_what_the_layer_computes(tmp_path: Path, name: str, di
         np.testing.assert_allclose(rest, np.tile(group.bias.detach(), (len(rest), 1)), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 4_096])
 def test_the_strongest_and_lowest_ngrams_are_those_of_a_plain_search(
     monkeypatch: pytest.MonkeyPatch, subject: Subject, at_once: int

@@ -151,6 +151,7 @@ def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(ta
         assert one.y == tuple(map(float, view.order)) and one.title.startswith(name.capitalize())  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_window_is_the_part_of_the_whole_and_a_long_text_is_pooled_into_means(task: Task) -> None:
     subject = subject_of(task, "gru")
     reading = read(subject, " ".join([TEXT] * 100))

@@ -417,6 +417,7 @@ def test_a_text_of_markup_stays_text() -> None:
         expression_graph("<script>", {})
 
 
+@pytest.mark.slow
 def test_every_kind_of_file_is_written_and_read_back(tmp_path: Path) -> None:
     view = expression_graph("c*(a+2*b)", LECTURE)
     for ending in ("html", "svg", "png", "json", "txt"):

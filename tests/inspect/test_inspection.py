@@ -99,6 +99,7 @@ def test_slides_of_long_texts_keep_the_figures_and_leave_out_scripts(tmp_path: P
     assert "<script" not in page and page.count("<svg") == len(view.figures())
 
 
+@pytest.mark.slow
 def test_every_view_is_listed_or_missing_with_a_reason(tmp_path: Path) -> None:
     inspection = inspection_of(tmp_path, "classify", "lstm")
     assert sorted({**inspection.views(), **inspection.missing()}) == sorted(VIEWS)

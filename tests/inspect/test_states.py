@@ -72,6 +72,7 @@ def test_a_path_that_stands_still_is_drawn_and_a_jump_is_kept(task: Task) -> Non
     assert states(subject, read(subject, "cat")).svg(), "one token is a path too"
 
 
+@pytest.mark.slow
 def test_labels_are_drawn_while_there_is_room_and_a_long_path_says_how_much_is_drawn(task: Task) -> None:
     subject = subject_of(task, "gru")
     short, long = (states(subject, read(subject, " ".join([TEXT] * count))) for count in (1, 100))
@@ -129,6 +130,7 @@ def _plant(monkeypatch: pytest.MonkeyPatch, unit: int) -> None:
     monkeypatch.setattr(states_module, "layer_states", planted)
 
 
+@pytest.mark.slow
 def test_a_planted_unit_is_found_with_its_sign(
     monkeypatch: pytest.MonkeyPatch, counter: tuple[Subject, list[Reading]]
 ) -> None:
@@ -163,6 +165,7 @@ def test_an_elman_network_that_counts_by_construction_is_found(tmp_path: Path) -
     assert view.best_unit_score > 0.999
 
 
+@pytest.mark.slow
 def test_the_reader_is_ridge_regression_judged_on_whole_readings(counter: tuple[Subject, list[Reading]]) -> None:
     subject, readings = counter
     view = probe(subject, readings, "position", seed=5)
@@ -210,6 +213,7 @@ def test_labels_are_tracked_and_tokens_without_one_are_left_out(counter: tuple[S
     assert view.to_json()["feature"] == "kind" and view.svg()
 
 
+@pytest.mark.slow
 def test_values_that_do_not_fit_are_refused(counter: tuple[Subject, list[Reading]]) -> None:
     subject, readings = counter
     with pytest.raises(ConfigError, match=r"no feature 'depht'.*depth"):

@@ -179,6 +179,7 @@ def test_what_is_drawn_without_a_setting_still_lacks_what_is_never_written(tmp_p
     assert "model</th>" in page and "with sampling settings</th>" in page
 
 
+@pytest.mark.slow
 def test_one_token_is_nothing_to_compare(tmp_path: Path, classify: Task) -> None:
     subject = subject_of(classify, "transformer")
     one, more = read(subject, "cat"), read(subject, "the cat sat")

@@ -143,6 +143,7 @@ def drawn_subjects(draw: st.DrawFn) -> Subject:
     return Subject(f"{_label(config)}-{position}-{causal}", make, edges=config.reads_edges())
 
 
+@pytest.mark.slow
 @settings(max_examples=2_000 if SOAKING else 60)
 @given(subject=drawn_subjects(), seed=st.integers(0, 10_000), data=st.data())
 def test_any_drawn_configuration_obeys_any_law(subject: Subject, seed: int, data: st.DataObject) -> None:

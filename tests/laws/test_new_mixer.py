@@ -51,6 +51,7 @@ def _one_line_in_the_union(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "AnyMixer", AnyMixer | DecayConfig)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_one_line_in_the_union")
 def test_a_new_member_of_the_union_brings_its_own_subjects_and_obeys_the_laws() -> None:
     new = [subject for subject in subjects.mixers() if subject.name.startswith("decay")]

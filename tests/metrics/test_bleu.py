@@ -23,6 +23,7 @@ def ours(pairs: list[tuple[str, str]], tokenizer: str) -> float:
     return float(bleu(np.sum([bleu_statistics(cut(said), cut(true)) for said, true in pairs], axis=0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["13a", "none"])
 @settings(max_examples=40, deadline=None)
 @given(pairs=CORPORA)
@@ -63,6 +64,7 @@ def test_the_signature_is_the_one_that_sacrebleu_prints() -> None:
         assert bleu_signature(tokenizer, case=case) == str(theirs.get_signature())
 
 
+@pytest.mark.slow
 def test_a_thousand_sentences_are_counted_in_a_moment() -> None:
     sentence = "a man in a blue shirt is standing on a ladder cleaning the window of a house ."
     began = process_time()

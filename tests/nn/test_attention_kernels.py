@@ -134,6 +134,7 @@ def test_a_kernel_equals_plain_or_refuses(
             assert_equal_up_to_rounding(found, expected, f"{kernel.name}: {name}")
 
 
+@pytest.mark.slow
 def test_each_kernel_accepts_something_and_the_fast_ones_refuse_something() -> None:
     table = {
         kernel.name: [

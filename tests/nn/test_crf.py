@@ -108,6 +108,7 @@ def slopes(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
 # Against enumeration of all K^T paths.
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problem=problems(max_time=4, max_size=3))
 def test_log_likelihood_and_gradients_equal_enumeration(problem: Problem) -> None:
@@ -119,6 +120,7 @@ def test_log_likelihood_and_gradients_equal_enumeration(problem: Problem) -> Non
         assert_close(slopes(found, problem.leaves), expected_slopes, **FLOAT64)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problem=problems(max_time=5, max_size=4))
 def test_partition_marginals_and_best_path_equal_enumeration(problem: Problem) -> None:

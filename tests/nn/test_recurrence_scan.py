@@ -24,6 +24,7 @@ def drawn(cell: Cell, *, width: int = 3, inputs: int = 4) -> Weights:
     return Weights(tensor(rows, inputs), tensor(rows, width), tensor(rows), tensor(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_are_those_of_the_function(name: str) -> None:
     cell, weights = CELLS[name], drawn(CELLS[name])

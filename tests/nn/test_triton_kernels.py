@@ -379,6 +379,7 @@ def test_the_fused_loss_equals_plain(
         assert_equal_up_to_rounding(one.to(dtype), other.to(dtype), f"{dtype} {number}")
 
 
+@pytest.mark.slow
 def test_the_fused_loss_under_autocast_keeps_float32_gradients_and_refuses_other_dtypes() -> None:
     torch.manual_seed(0)
     x, table, targets = torch.randn(9, 8), torch.randn(11, 8, requires_grad=True), torch.randint(11, (9,))

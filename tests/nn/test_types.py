@@ -81,6 +81,7 @@ def test_unpacking_gives_each_document_a_row_and_repacking_puts_it_back(drawn: t
     assert torch.equal(by_document(lambda y: y.with_values(-y.values), x).values, -x.values)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(packed)
 def test_runs_are_the_documents_in_order_and_places_restart_with_each(drawn: tuple[list[int], list[int]]) -> None:

@@ -74,6 +74,7 @@ def test_hostile_text_is_shown_and_does_nothing_in_any_form() -> None:
     assert found._repr_html_().startswith("<iframe sandbox srcdoc=")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [50, 80, 120])
 @pytest.mark.parametrize("color", [False, True])
 def test_no_line_is_wider_than_asked_for(width: int, color: bool) -> None:

@@ -416,6 +416,7 @@ class TestMatrix:
         assert any(path.attrib["class"] == "sl-hatch" for path in every(figure, "path"))
         assert "╱" in figure.text()
 
+    @pytest.mark.slow
     def test_forty_by_forty_is_below_five_thousand_elements(self) -> None:
         names = [f"token{k}" for k in range(40)]
         figure = Matrix(title="t", values=[[0.5] * 40] * 40, rows=names, columns=names)

@@ -192,6 +192,7 @@ def assert_only_what_is_allowed(markup: str) -> ElementTree.Element:
     return root
 
 
+@pytest.mark.slow
 @QUICK
 @given(figure=figures())
 def test_svg_is_xml_with_allowed_elements_only(figure: Figure) -> None:
@@ -201,6 +202,7 @@ def test_svg_is_xml_with_allowed_elements_only(figure: Figure) -> None:
     assert root[1].tag == f"{SVG}desc" and root[1].text
 
 
+@pytest.mark.slow
 @QUICK
 @given(figure=figures())
 def test_every_coordinate_is_a_finite_number_inside_the_picture(figure: Figure) -> None:
@@ -235,6 +237,7 @@ def test_text_keeps_to_its_width_and_emits_no_control_character(figure: Figure, 
     plain.encode()
 
 
+@pytest.mark.slow
 @QUICK
 @given(figure=figures())
 def test_data_is_json_with_the_kind_first(figure: Figure) -> None:

@@ -21,6 +21,7 @@ def choice(row: int, label: str | None, by: str = PERSON) -> Decision:
     return Decision(str(row), TEXTS[str(row)], label, by)
 
 
+@pytest.mark.slow
 def test_any_decisions_and_undos_hold_again_when_the_log_is_read_again(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     log, history = WritableDecisions(tmp_path / "log", TEXTS), list[dict[str, RowLabel]]()

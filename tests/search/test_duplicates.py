@@ -51,6 +51,7 @@ def partition(found: Duplicates) -> set[frozenset[int]]:
     }
 
 
+@pytest.mark.slow
 def test_planted_duplicates_are_found_and_near_misses_are_not(benchmark: ModuleType) -> None:
     texts, truth = benchmark.planted(1_500, seed=3)
     found = dedupe(texts)
@@ -87,6 +88,7 @@ def test_the_pairs_of_a_measure_are_the_same_each_time() -> None:
     assert len(measure.runs) == measure.starts[-1]
 
 
+@pytest.mark.slow
 def test_the_order_of_the_rows_changes_no_cluster(benchmark: ModuleType) -> None:
     texts, _ = benchmark.planted(400, seed=5)
     order = np.random.default_rng(0).permutation(len(texts))
@@ -202,6 +204,7 @@ def test_the_threshold_is_found_in_the_valley_between_two_hills(middle: float) -
     assert valley is not None and abs(valley - middle) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("copied", "copies"), [(str.upper, 4), (lambda text: f"{text}!", 40)])
 def test_planted_copies_of_unrelated_rows_are_told_apart_by_the_gap_between(
     benchmark: ModuleType, copied: Callable[[str], str], copies: int

@@ -83,6 +83,7 @@ def test_all_documents_are_found_with_their_text_and_columns(index: Index) -> No
         assert len(one.passages) == len(one.vectors) >= 1
 
 
+@pytest.mark.slow
 def test_an_index_that_was_added_to_replaced_in_and_deleted_from_answers_as_a_fresh_one(
     tmp_path: Path, index: Index
 ) -> None:

@@ -91,6 +91,7 @@ def test_neighbors_suggest_the_label_of_their_own_side_and_are_never_quite_sure(
     assert (found.argmax(axis=1) == truth[40:]).all() and (found < 1).all() and (found > 0).all()
 
 
+@pytest.mark.slow
 def test_neighbors_vote_in_blocks_as_they_do_all_at_once_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, truth = ground(2_000)
     neighbors = NeighborSuggester(vectors[:500], truth[:500], 3)

@@ -323,6 +323,7 @@ SPOKEN = [
 ]
 
 
+@pytest.mark.slow
 def test_no_text_of_a_request_is_in_errors_logs_or_metrics() -> None:
     with server() as mine:
         for body in SPOKEN:
@@ -337,6 +338,7 @@ def test_no_text_of_a_request_is_in_errors_logs_or_metrics() -> None:
     assert CANARY not in mine.log.getvalue()
 
 
+@pytest.mark.slow
 def test_a_failure_of_ours_tells_its_place_to_the_log_and_nothing_to_the_client() -> None:
     with server() as mine:
         status, found = mine.post("/v1/classify", {"texts": ["fail"]})

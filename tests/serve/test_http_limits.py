@@ -47,6 +47,7 @@ def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(small: Se
     assert status_of(small.raw(begin + b"\r\n\r\n")) == 413
 
 
+@pytest.mark.slow
 def test_what_stands_between_the_chunks_of_a_body_is_counted_too() -> None:
     with server() as one:
         first, _, chunks = chunked(body_of(100), 1, one.port).partition(b"\r\n\r\n")
@@ -54,6 +55,7 @@ def test_what_stands_between_the_chunks_of_a_body_is_counted_too() -> None:
         assert status_of(one.raw(first + b"\r\n\r\n" + long)) == 413
 
 
+@pytest.mark.slow
 def test_the_default_limit_of_a_body_is_one_mebibyte() -> None:
     with server() as one:
         for size, status in ((1 << 20, 200), ((1 << 20) + 1, 413)):
@@ -115,6 +117,7 @@ def test_embeddings_take_256_items_a_call(small: Server) -> None:
         assert got == status
 
 
+@pytest.mark.slow
 def test_depth() -> None:
     with server() as one:
         for depth, status in ((32, 200), (33, 422), (250_000, 422)):
@@ -132,6 +135,7 @@ def timed(one: Server, data: bytes) -> tuple[int, float]:
     return status_of(answer), time.monotonic() - begun
 
 
+@pytest.mark.slow
 def test_slow_headers_get_408(small: Server) -> None:
     status, seconds = timed(small, b"GET /health HTTP/1.1\r\nhost:")
     assert (status, 0.25 < seconds < 2) == (408, True)
@@ -178,6 +182,7 @@ def test_idle_connections_are_closed(small: Server) -> None:
         assert 0.3 < time.monotonic() - begun < 2
 
 
+@pytest.mark.slow
 def test_an_answer_that_takes_too_long_gets_504_and_a_stream_an_event() -> None:
     with server(ServingConfig(port=0, **SHORT), FakeEngine(seconds=0.1, longest=0.05)) as one:
         status, found = one.post("/v1/classify", {"texts": ["a"]})
@@ -206,6 +211,7 @@ def test_one_connection_too_many_gets_503(small: Server) -> None:
             one.close()
 
 
+@pytest.mark.slow
 def test_a_full_queue_gets_429_with_retry_after() -> None:
     with server(engine=FakeEngine(most=0)) as one:
         status, found, headers = one.ask("POST", "/v1/classify", {"texts": ["a"]})

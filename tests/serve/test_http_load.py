@@ -224,6 +224,7 @@ def test_large_bodies_beyond_what_can_wait_are_refused_and_do_not_delay_question
         assert quantile(sorted(times), 0.5) < 0.25
 
 
+@pytest.mark.slow
 def test_large_bodies_are_parsed_in_a_thread_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     running, seen = [0], set[tuple[str, int]]()
 
@@ -244,6 +245,7 @@ def test_large_bodies_are_parsed_in_a_thread_one_at_a_time(monkeypatch: pytest.M
         assert seen == {("asyncio", 1), (listener, 1)}
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_after_a_large_part_of_a_body_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uvicorn.protocols.http.h11_impl.HIGH_WATER_LIMIT", 10)  # else 64 KiB, which come in parts
     with server(engine=FakeEngine(seconds=30)) as one:
@@ -257,6 +259,7 @@ def test_a_client_that_leaves_after_a_large_part_of_a_body_is_noticed(monkeypatc
         wait_until(lambda: one.engine.ended == ["cancelled"])
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_after_a_request_that_is_not_read_leaves_no_connection() -> None:
     with server(engine=FakeEngine(seconds=0.2)) as one:
         with one.connect() as client:
@@ -268,6 +271,7 @@ def test_a_client_that_leaves_after_a_request_that_is_not_read_leaves_no_connect
         wait_until(lambda: not one.listener.server_state.connections)
 
 
+@pytest.mark.slow
 def test_a_body_whose_client_has_left_keeps_its_turn_and_its_room_while_it_is_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -298,6 +302,7 @@ def test_a_body_whose_client_has_left_keeps_its_turn_and_its_room_while_it_is_pa
         wait_until(lambda: room.bytes == room.complete == one.app.traffic.running == 0)
 
 
+@pytest.mark.slow
 def test_a_body_that_waits_to_be_parsed_for_too_long_gets_504(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
 
@@ -355,6 +360,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.serve.room.SLOW_SECONDS", 0.2)
     with server(ServingConfig(port=0, max_body_bytes=65_536)) as one:
@@ -376,6 +382,7 @@ def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest
             client.close()
 
 
+@pytest.mark.slow
 def test_small_answers_are_not_delayed() -> None:
     with server() as one:
         begun = time.monotonic()

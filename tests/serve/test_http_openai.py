@@ -159,6 +159,7 @@ def test_the_work_for_a_client_that_leaves_ends_within_a_second() -> None:
     assert " 499 " in mine.log.getvalue()
 
 
+@pytest.mark.slow
 def test_streams_obey_the_policies_of_their_route(one: Server) -> None:
     body = {"model": "all", "prompt": "a", "stream": True}
     assert one.ask("POST", "/v1/completions", body, JSON | {"Origin": "http://evil.com"})[0] == 403

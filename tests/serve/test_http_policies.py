@@ -69,6 +69,7 @@ def test_only_the_names_of_the_server_pass(one: Server) -> None:
         assert status_of(answer) == 421, host
 
 
+@pytest.mark.slow
 def test_a_wrong_host_is_refused_before_the_key_and_before_the_body_is_read() -> None:
     with server(keys=KEYS) as mine:
         head = f"POST /v1/classify HTTP/1.1\r\nhost: evil.com:{mine.port}\r\ncontent-length: 1000\r\n\r\n"
@@ -161,6 +162,7 @@ WRONG_KEYS += [
 WRONG_KEYS += [f"Bearer alice:{KEYS['alice']}", f"Basic {KEYS['alice']}", "Bearer \xe4\xf6", f"Bearer {'a' * 15_000}"]
 
 
+@pytest.mark.slow
 def test_requests_need_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.serve.keys.FAILURES", 10**6)
     with server(keys=KEYS) as mine:
@@ -180,6 +182,7 @@ def test_requests_need_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(key in log for key in KEYS.values())
 
 
+@pytest.mark.slow
 def test_ten_wrong_keys_in_a_minute_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     with server(keys=KEYS) as mine:
         codes = [mine.ask("GET", "/v1/models")[0] for _ in range(FAILURES + 1)]

@@ -102,6 +102,7 @@ def unfit(*, too_large: bool) -> list[Any]:
     return [check for check in checks.CHECKS.get_all() if check.__name__ in names]
 
 
+@pytest.mark.slow
 def test_the_document_has_every_route_and_its_own_limits(one: Server) -> None:
     found = one.ask("GET", "/openapi.json")[1]
     assert set(found["paths"]) == {route.path for route in one.app.router.routes}  # type: ignore[attr-defined]

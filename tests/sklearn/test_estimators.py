@@ -55,6 +55,7 @@ def test_probabilities_are_in_the_order_of_the_classes_and_the_likeliest_is_said
     assert fitted.score(TEXTS, LABELS) == np.mean(fitted.predict(TEXTS) == LABELS)
 
 
+@pytest.mark.slow
 def test_the_answers_are_those_of_the_model(fitted: SeqloomClassifier) -> None:
     said = [one.to_json()["scores"]["yes"] for one in fitted.model_.predict(TEXTS[:5])]
     np.testing.assert_allclose(fitted.predict_proba(TEXTS[:5])[:, 1], said, rtol=1e-6)

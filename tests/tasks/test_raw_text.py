@@ -89,6 +89,7 @@ def test_words_json_belongs_to_its_weights(run: Path, tmp_path: Path) -> None:
         seqloom.load(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_a_sentence_a_file_of_lines_and_standard_input(run: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text(f"{RAW}\n{RAW}\n")
     call = CliRunner().invoke

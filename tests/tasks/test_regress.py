@@ -47,6 +47,7 @@ def test_rmse_and_r2_are_those_of_scikit_learn_with_intervals_that_hold_them(sma
     assert all(intervals[name][0] < evaluation.metrics[name] < intervals[name][1] for name in ("rmse", "r2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [1, 3])
 def test_numbers_that_are_all_the_same_have_no_r2(small: Find, same: int) -> None:
     found = small("numbers")

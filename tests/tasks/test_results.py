@@ -93,6 +93,7 @@ def test_an_evaluation_that_does_not_know_its_task_still_prints() -> None:
         evaluation.report()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:A single label")
 @given(st.lists(st.tuples(*[st.sampled_from(["b", "a", "z y", "Ä", HOSTILE])] * 2), min_size=1))
 def test_the_confusion_matrix_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
@@ -187,6 +188,7 @@ def test_a_prediction_prints_short_with_the_largest_scores_first() -> None:
         assert "script" not in Elements(long._repr_html_()).names
 
 
+@pytest.mark.slow
 def test_predictions_are_a_sequence_that_prints_a_few_and_shows_all_beside_their_inputs(pandas: None) -> None:
     many = Predictions([(HOSTILE, LabelPrediction(HOSTILE, {HOSTILE: 1.0}))] * 300)
     assert isinstance(many, Sequence) and len(many) == 300 and many == list(many)

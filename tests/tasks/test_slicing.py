@@ -36,6 +36,7 @@ def test_every_value_has_one_name_and_there_are_few(values: list[Any]) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(-1_000, 1_000), min_size=40, max_size=90, unique=True))
 def test_many_numbers_fall_into_stretches_of_about_as_many(values: list[int]) -> None:

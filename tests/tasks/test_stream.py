@@ -110,6 +110,7 @@ def test_the_losses_of_a_stream_are_those_of_an_evaluation_in_streams(small: Fin
     assert np.mean(losses) == pytest.approx(evaluate(found.task, model, batches).metrics["loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", sorted(ENDLESS))
 def test_the_state_of_a_stream_stops_growing(small: Find, recipe: str) -> None:
     model = small("text").model(recipe).eval()
@@ -186,6 +187,7 @@ def test_every_answer_is_that_of_predict_for_what_was_read_so_far(small: Find, k
             assert_same(got, [one._replace(prediction=answer) for one, answer in zip(got, said, strict=True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["class", "crf"])
 def test_tags_of_spans_are_those_of_the_best_allowed_path_so_far(small: Find, head: Any) -> None:
     found = small("conll")
@@ -208,6 +210,7 @@ def test_tags_of_spans_are_those_of_the_best_allowed_path_so_far(small: Find, he
     assert revised, "some answer is another one when the tagger has read on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tokenizer", [BpeConfig(vocab_size=300), CharactersConfig(), WordsConfig(keep_characters=True)]
 )

@@ -70,6 +70,7 @@ def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_task_in_one_file_trains_evaluates_and_predicts(reviews: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"task": "classify", "dev_size": 0.2, "test_size": 0.2, "device": "cpu"}
     trained = seqloom.train(reviews, out=tmp_path / "run", size="nano", steps=20, lr=0.1, validate_every=20, **settings)
@@ -83,6 +84,7 @@ def test_a_task_in_one_file_trains_evaluates_and_predicts(reviews: Path, tmp_pat
     assert [one.label for one in model.predict(["a lovely film", "a dreadful film"])] == ["3", "1"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_what_it_cannot_do_is_refused_as_for_any_other(reviews: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"task": "classify", "size": "nano", "steps": 1, "device": "cpu"}
     refused = [

@@ -62,6 +62,7 @@ def test_perplexity_belongs_to_the_mean_loss_of_the_true_tokens(small: Find) -> 
     assert metrics["loss"] == pytest.approx(mean, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_answer_ends_at_a_bound_that_the_source_sets(small: Find) -> None:
     found = small("parallel")
     model = found.model().eval()

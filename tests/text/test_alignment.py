@@ -18,6 +18,7 @@ WORDS = st.lists(st.text(max_size=6) | st.sampled_from(["bake", "ﷺ", "İ", "",
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "form"), list(product(KINDS, ["as-is", "nfkc"])))
 @settings(max_examples=40)
 @given(sentences=st.lists(WORDS, max_size=4))

@@ -158,6 +158,7 @@ def test_words_are_the_most_frequent_ones_in_code_point_order(texts: list[str], 
     assert tokenizer.dropped == len(counts) - len(kept)
 
 
+@pytest.mark.slow
 @given(texts=st.lists(st.text(max_size=12), max_size=8), least=st.integers(1, 3))
 def test_characters_are_the_most_frequent_ones_in_code_point_order(texts: list[str], least: int) -> None:
     tokenizer = fit(CharactersConfig(vocab_size=16, min_count=least), texts)

@@ -40,6 +40,7 @@ def ways(word: bytes, numbers: dict[bytes, int]) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 @given(words=WORDS, seed=st.integers(0, 99))
 def test_expected_uses_and_the_best_way_are_those_of_all_ways_written_out(
     words: list[tuple[bytes, int]], seed: int
@@ -94,6 +95,7 @@ def test_the_rarest_words_are_left_out_where_there_are_too_many(monkeypatch: pyt
     assert dict(count_parts(["b"] * 3 + list("acdefg") + ["b"] * 3))[b"b"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [1, 2, 2_048])
 def test_blocks_of_words_do_not_change_pieces(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [(b"lower", 5), (b"lowest", 3), (b"newer", 6), (b"wider", 3), (b"new", 2)]

@@ -407,6 +407,7 @@ def test_a_lost_exchanged_or_older_shard_is_detected(tmp_path: Path, sharded: Ca
     assert "step-00000020 was skipped" in skipped[0] and "model-0000" in skipped[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_process_that_cannot_write_is_an_error_of_all_and_nothing_is_left(tmp_path: Path, culprit: int) -> None:
     in_processes(2, lambda ranks: save(tmp_path, of_rank(10, ranks.rank), ranks, files=QUICK))

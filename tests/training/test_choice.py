@@ -52,6 +52,7 @@ def table(right: list[int], loss: float | list[float] = 1.0) -> np.ndarray:
 # --- two looks ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=10, max_size=200))
 @example([(True, False), *[(True, True)] * 9])  # one example: exactly one standard error
 @example([(True, False)] * 2 + [(True, True)] * 98)

@@ -46,6 +46,7 @@ def test_slices_tell_the_figure_that_decided(chosen: Path) -> None:
     assert json.loads(evaluate("--json"))["metric"] == "macro_f1"
 
 
+@pytest.mark.slow
 def test_the_report_and_the_card_tell_the_figure_that_decided(chosen: Path) -> None:
     page = (chosen / "run" / "report.html").read_text(encoding="utf-8")
     assert "macro_f1 on the dev set at step" in page and "accuracy on the dev set at step" not in page
@@ -68,6 +69,7 @@ def test_the_data_check_speaks_of_the_batches_of_training(rows: int, tmp_path: P
     assert report.batching is not None and report.batching.batches == order.summary(0).batches > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "told"), [("purple {} {} {}", True), ("red green {} up", False)])
 def test_words_that_the_tokenizer_of_init_lacks_are_told(chosen: Path, tmp_path: Path, words: str, told: bool) -> None:
     known = ["old", "new", "tall", "flat"]

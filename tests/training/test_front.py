@@ -103,6 +103,7 @@ def test_a_cache_that_holds_the_test_part_is_not_the_one_of_training(data: Path)
     assert len(whole.splits["test"]) and not len(opened(data).prepared.splits["test"])
 
 
+@pytest.mark.slow
 def test_an_embedded_set_is_written_without_its_test_part() -> None:
     assert [part for part in SPLITS if part not in sealing.OPEN] == ["test"]
     dataset = sealing.open_without_test(DataConfig(train=("brackets",)), sealing.Ledger())
@@ -120,6 +121,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_a_run_and_its_model_folder_are_the_same_start(taught: Path) -> None:
     starts = [resolved(taught / "data.csv", init=str(taught / "first" / name)).init for name in ("", "model")]
     assert starts[0] is not None and starts[1] is not None

@@ -226,6 +226,7 @@ def test_its_idf_and_its_strengths_are_kept_with_the_model(data: DataConfig, tmp
     assert f"L2 strength: {told}." in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_strength_is_an_option(data: DataConfig) -> None:
     _, request = requested(data.train, {"model": "linear", "optimizer": "newton", "l2": "0.3"})
     assert request.training["optimizer"] == NewtonConfig(l2=(0.3,))
@@ -275,6 +276,7 @@ def test_settings_of_steps_take_steps(data: DataConfig, tmp_path: Path) -> None:
     assert float(read_bundle(tmp_path / "run" / "model").weights["encoder.input.idf"].max()) > 2
 
 
+@pytest.mark.slow
 def test_what_is_solved_starts_from_a_model_that_learned_at_any_rate(data: DataConfig, tmp_path: Path) -> None:
     by_steps = resolved(data, optimizer=AdamWConfig(), duration=EpochsConfig(epochs=1))
     reports_of(tmp_path / "by-steps", by_steps)

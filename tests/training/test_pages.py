@@ -262,6 +262,7 @@ def test_a_summary_is_whole_as_json_and_draws_itself_in_a_notebook(tmp_path: Pat
     assert summary._repr_html_().startswith("<iframe sandbox srcdoc=")
 
 
+@pytest.mark.slow
 def test_what_is_no_run_is_refused_with_a_cure(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     with pytest.raises(DataError, match=r"no config\.toml.*Did you mean run\?"):

@@ -43,6 +43,7 @@ def both(task: Any, config: TrainingConfig, case: str, dropout: float = 0.5) -> 
     return Update(task, drawn(CASES[case], dropout=dropout), *parts), recorded, record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "config"),
     [
@@ -114,6 +115,7 @@ def test_a_step_that_is_not_finite_changes_nothing_when_it_is_replayed() -> None
     assert not torch.equal(copied(recorded)["model"]["head.bias"], before["model"]["head.bias"])
 
 
+@pytest.mark.slow
 def test_shapes_that_are_rare_or_large_stay_plain() -> None:
     _, recorded, record = both(Asked(), RECORDED, "lm, gpt")
     recorded._share_of = lambda _, step: step() or 0.1  # the device is busy anyway

@@ -44,6 +44,7 @@ def test_documents_that_stand_alone_are_batched_by_length(tmp_path: Path) -> Non
     assert isinstance(found.config.training.batching, ByLengthConfig)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [name for name, one in RECIPES.items() if "language-model" in one.kinds])
 def test_only_models_whose_state_does_not_grow_say_that_they_carry_it(recipe: str) -> None:
     model = recipes.language_model(recipe, vocab_size=9, size="nano")

@@ -74,6 +74,7 @@ def restored(model: nn.Module, steps: int) -> nn.Module:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [("cpu",), ()], ids=["fused", "plain"])
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse gradient", "dense gradient"])
 def test_six_steps_equal_those_of_adamw_taken_back_where_there_is_no_gradient(
@@ -128,6 +129,7 @@ def steps(case: str, config: TrainingConfig, micro_batches: int) -> tuple[Tally,
     return update.read(), copied(update)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["classify, cnn", "translate, seq2seq", "tag, crf"])
 def test_clipping_accumulation_averages_and_statistics_are_those_of_dense_gradients(
     case: str, monkeypatch: pytest.MonkeyPatch

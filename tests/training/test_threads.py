@@ -40,6 +40,7 @@ def about(reports: list[Report]) -> list[str]:
     return [f"{started.environment.threads}", *(text for text in started.messages if "thread" in text)]
 
 
+@pytest.mark.slow
 def test_the_fastest_number_is_used_and_told_and_a_resumed_run_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,6 +52,7 @@ def test_the_fastest_number_is_used_and_told_and_a_resumed_run_keeps_it(
     assert about(reports) == ["1"] and isinstance(reports[-1], Ended) and reports[-1].step == 4
 
 
+@pytest.mark.slow
 def test_a_rehearsal_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "with").mkdir()
     _, run = trained(tmp_path / "with", model="cnn", dropout=0.5)
@@ -62,6 +64,7 @@ def test_a_rehearsal_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert (run / name).read_bytes() == (other / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{"deterministic": True}, {"model": "linear", "steps": None}], ids=["deterministic", "newton"]
 )
@@ -72,6 +75,7 @@ def test_there_is_no_rehearsal_where_the_number_must_not_depend_on_the_load(
     assert about(trained(tmp_path, **settings)[0]) == ["2"]
 
 
+@pytest.mark.slow
 def test_the_user_has_the_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_measured", lambda *_: pytest.fail("rehearsed"))
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -289,6 +289,7 @@ def test_a_step_that_is_not_finite_halves_the_scale_and_is_no_error_above_one() 
     assert_same(copied(update), before)
 
 
+@pytest.mark.slow
 def test_the_scale_begins_at_65536_doubles_after_2000_good_steps_and_is_kept() -> None:
     scale, good = scaling.LossScale(HERE), torch.zeros(())
     assert scale.read() == (65_536.0, 0)
@@ -386,6 +387,7 @@ def test_with_several_ranks_an_error_says_how_to_go_on() -> None:
 # --- stopped and taken up again --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASE, READING], ids=["classify", "lm"])
 def test_a_run_taken_up_again_goes_on_bit_for_bit(case: Any) -> None:
     task = Spoilt()

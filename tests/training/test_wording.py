@@ -234,6 +234,7 @@ def test_letters_are_left_out_where_pieces_or_a_model_of_ones_own_are_read(tmp_p
     assert isinstance(words_input(text), TokensConfig)
 
 
+@pytest.mark.slow
 def test_a_run_that_began_without_letters_goes_on_without_them(tmp_path: Path) -> None:
     data, folder = write_tags(tmp_path, 12), tmp_path / "run"
     began = wanting(data, model="bilstm", char_encoder="none", training={"duration": StepsConfig(steps=1)})

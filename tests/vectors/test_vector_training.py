@@ -54,6 +54,7 @@ def pairs_of(drawn: WindowBlocks) -> list[tuple[int, int]]:
     return list(zip(drawn.centers[blocks, centers].tolist(), drawn.contexts[blocks, contexts].tolist(), strict=True))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 45), max_size=5).map(lambda lengths: [*lengths, 1]), st.integers(1, 6), st.integers(0, 9)
 )

@@ -69,6 +69,7 @@ def contents(folder: Path) -> dict[str, int]:
     return {str(path): path.lstat().st_size for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LIGHT, ids=lambda case: case.name)
 def test_a_case_has_the_outcome_and_the_words_of_the_table(case: Case, tmp_path: Path) -> None:
     outcome = run(case, tmp_path)

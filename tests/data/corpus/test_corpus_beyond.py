@@ -109,6 +109,7 @@ def test_a_family_of_emoji_is_shown_whole_or_not_at_all() -> None:
         assert not any(person in excerpt(text, width).replace(FAMILY, "") for person in FAMILY)
 
 
+@pytest.mark.slow
 def test_a_length_limit_counts_what_normalizing_made(tmp_path: Path) -> None:
     case = BY_NAME["U07"]
     case.write(tmp_path)
@@ -171,6 +172,7 @@ def test_of_fifty_bad_rows_of_one_kind_five_are_shown_and_all_are_counted(tmp_pa
     assert outcome.report["too_many"].startswith("50 of 1,000 rows (5.00%) are bad")
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_in_the_report_with_everything_else(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(with_bad_rows(7))
     outcome = check(tmp_path, "train.csv", "--json")
@@ -216,6 +218,7 @@ def test_a_report_never_replaces_the_data(tmp_path: Path) -> None:
     assert (tmp_path / "link.html").is_symlink()
 
 
+@pytest.mark.slow
 def test_rows_that_are_too_long_are_bad_rows_like_others(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(lines(*sentences(999), "word " * 100))
     arguments = ("train.txt", "--json", "--max-length", "20", "--overlong", "error")

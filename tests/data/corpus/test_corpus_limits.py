@@ -103,6 +103,7 @@ def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(on
     assert is_linear(look(MILLION // 4), look(MILLION))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [WordsConfig(normalize="nfc"), CharactersConfig(normalize="nfkd")])
 def test_combining_marks_take_linear_time(config: TokenizerConfig) -> None:
     tokenizer = config.fit(["a\u0301 b"])

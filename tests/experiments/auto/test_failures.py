@@ -16,6 +16,7 @@ from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.workers import Interrupted, Why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", [["missing.csv"], ["a.csv", "--models", "cmn"], ["a.csv", "--dev-size", "0"], ["a.csv", "--init", "none"]]
 )

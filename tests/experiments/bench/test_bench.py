@@ -81,6 +81,7 @@ def test_settings_take_turns_and_the_first_turn_does_not_count() -> None:
     assert turns == [1, 2, 1, 2] and [each.batch for each in found] == [1, 2]
 
 
+@pytest.mark.slow
 def test_kernels_are_told_by_layer_for_training_and_prediction(run: Path) -> None:
     found = explain(run, device="cpu")
     assert {layer.phase for layer in found.layers} == {"training", "prediction"}
@@ -90,6 +91,7 @@ def test_kernels_are_told_by_layer_for_training_and_prediction(run: Path) -> Non
     assert {("cross_entropy", kernel) for kernel in losses_fast.KERNELS} <= set(KERNELS), "each has a line"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -59,6 +59,7 @@ def test_files_with_another_number_of_rows_are_not_taken_for_what_was_asked(tmp_
         _written(source, {parameter: 12}, tmp_path, rows=400)
 
 
+@pytest.mark.slow
 def test_the_time_for_each_token_is_that_of_the_tokens_that_were_read() -> None:
     """The inputs of copy_memory are 20 tokens longer than its delay: the same time for each is a flat line."""
     draws, cost = np.random.default_rng(0), Spread.of([1.0])

@@ -43,6 +43,7 @@ def weighed(floor: float | None, **right: float) -> Comparison:
     return msgspec.structs.replace(found, floor=floor, floor_answer="always predicting 'yes'")
 
 
+@pytest.mark.slow
 def test_if_all_models_are_at_the_floor_that_is_the_result_and_nobody_wins(tmp_path: Path) -> None:
     found = weighed(0.5, small=0.5, large=0.48)
     assert found.all_at_floor and found.winner is None and found.cheapest is None
@@ -54,6 +55,7 @@ def test_if_all_models_are_at_the_floor_that_is_the_result_and_nobody_wins(tmp_p
     assert not (tmp_path / "best").exists()
 
 
+@pytest.mark.slow
 def test_a_model_at_the_floor_is_never_the_cheapest_one() -> None:
     both = weighed(None, small=0.6, large=0.6)  # not told apart, and the small one is cheaper
     assert both.cheapest is not None and both.cheapest.name == "small" and both.winner == both.cheapest
@@ -65,6 +67,7 @@ def test_a_model_at_the_floor_is_never_the_cheapest_one() -> None:
     assert f"{other} is not significantly better" in found.text().replace("\n    ", " ")
 
 
+@pytest.mark.slow
 def test_a_model_whose_training_diverged_is_never_the_cheapest_one() -> None:
     found = weighed(None, small=0.8, large=0.8)
     models = tuple(msgspec.structs.replace(one, diverged=int(one.name == "small")) for one in found.models)
@@ -73,6 +76,7 @@ def test_a_model_whose_training_diverged_is_never_the_cheapest_one() -> None:
     assert "small: training ended early with 1 seed, because the loss was not finite" in " ".join(found.text().split())
 
 
+@pytest.mark.slow
 def test_less_is_better_turns_the_floor_round() -> None:
     found = msgspec.structs.replace(weighed(0.5, small=0.3, large=0.3), higher_is_better=False)
     assert not found.all_at_floor and msgspec.structs.replace(found, floor=0.2).all_at_floor
@@ -110,6 +114,7 @@ def table(header: str, rows: Iterable[str]) -> str:
     return "\n".join([header, *rows, ""])
 
 
+@pytest.mark.slow
 def test_the_floor_of_labels_is_that_of_the_most_frequent_one_of_the_training_set(tmp_path: Path) -> None:
     text = table("text,label", (f"word{at} here,{'yes' if at % 4 else 'no'}" for at in range(80)))
     found = floor_of(tmp_path / "a.csv", text)
@@ -192,6 +197,7 @@ def test_the_floor_of_a_language_model_is_known_on_the_test_set_too(
     assert found.floor_answer == "token frequencies (unigrams)"
 
 
+@pytest.mark.slow
 def test_what_the_doctor_calls_useless_does_not_win(tmp_path: Path) -> None:
     found = msgspec.structs.replace(weighed(0.01, small=0.3, large=0.2), metric="bleu")
     assert found.winner is not None
@@ -214,6 +220,7 @@ def diverged(found: Comparison, *names: str) -> Comparison:
     return msgspec.structs.replace(found, models=models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_model_whose_training_diverged_never_wins(seeds: int, tmp_path: Path) -> None:
     found = msgspec.structs.replace(weighed(0.5, small=0.9, middle=0.9, large=0.7), seeds=seeds)
@@ -239,6 +246,7 @@ def test_a_score_that_is_not_finite_is_the_worst(higher: bool, tmp_path: Path, m
     assert best_run(plan, found, "small").seed == (3 if higher else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -301,6 +309,7 @@ def test_the_command_that_trains_on_all_rows_repeats_the_strength_that_was_chose
     assert summary_of(tmp_path / "out-final").l2 == chosen
 
 
+@pytest.mark.slow
 def test_a_comparison_that_the_shell_cannot_repeat_has_no_command_to_ship_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_parameters_become_the_wishes_of_an_ordinary_run(tmp_path: Path, ground:
     }
 
 
+@pytest.mark.slow
 def test_a_warm_up_never_lasts_longer_than_its_share_of_the_steps(tmp_path: Path, ground: DataGround) -> None:
     """Whatever is drawn for however short a run, it reaches its rate."""
     plan = a_plan(tmp_path, space=ground.filled(SpaceConfig()))
@@ -243,6 +244,7 @@ def test_a_space_that_means_nothing_is_refused(text: str, words: str) -> None:
         from_toml(text, SpaceConfig)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "words"),
     [

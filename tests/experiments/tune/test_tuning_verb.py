@@ -57,6 +57,7 @@ def test_the_verb_searches_shows_what_it_found_and_goes_on_where_more_is_wanted(
     assert other.exception is not None and "differs: settings" in str(other.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -253,6 +253,7 @@ def test_a_file_of_somebody_else_is_not_replaced(model, tmp_path) -> None:
     assert (tmp_path / "v.npy").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_model_that_pools_otherwise_is_another_model(model, tmp_path) -> None:
     other = load(import_model(model.parent / "checkpoint", tmp_path / "other", pooling="first"))
     file, out = write_texts(tmp_path / "a.txt", TEXTS[:3]), tmp_path / "v.npy"
@@ -294,6 +295,7 @@ def test_a_card_of_another_version_is_reported_as_one_and_stays(model, tmp_path)
     assert json.loads(card.read_text()) == record and out.exists()
 
 
+@pytest.mark.slow
 def test_a_first_window_of_one_row_does_not_decide_the_scale(model, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bulk, "ENOUGH", 30)
     monkeypatch.setattr(source, "CHARACTERS", 400)
