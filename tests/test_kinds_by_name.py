@@ -31,7 +31,9 @@ def _is_kind(node: ast.AST) -> bool:
     """Whether an expression, or an item of a tuple, is called as kinds are; also the name of one."""
     if isinstance(node, ast.Tuple):
         return any(map(_is_kind, node.elts))
-    return ast.unparse(node).removesuffix(".name").rpartition(".")[2] in ASKED
+    if isinstance(node, ast.Attribute):
+        return node.attr in ASKED or (node.attr == "name" and _is_kind(node.value))
+    return isinstance(node, ast.Name) and node.id in ASKED
 
 
 def _names(node: ast.AST) -> Iterator[str]:

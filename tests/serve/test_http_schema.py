@@ -49,7 +49,7 @@ def operations(one: Server, mode: str) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_the_document_tells_the_truth(one: Server, mode: str) -> None:
-    check_document(one, mode, examples=30)
+    check_document(one, mode, examples=15)
 
 
 @pytest.mark.soak

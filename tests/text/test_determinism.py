@@ -46,10 +46,6 @@ def fitted_in(surroundings: dict[str, str], count: int) -> str:
 
 
 @pytest.mark.slow
-def test_threads_and_hashes_change_nothing() -> None:
-    assert len({fitted_in(surroundings, 400) for surroundings in SURROUNDINGS}) == 1
-
-
-@pytest.mark.slow
-def test_threads_and_hashes_change_nothing_in_a_larger_set() -> None:
-    assert len({fitted_in(surroundings, 6_000) for surroundings in SURROUNDINGS}) == 1
+@pytest.mark.parametrize("count", [1_000, pytest.param(6_000, marks=pytest.mark.soak)])
+def test_threads_and_hashes_change_nothing(count: int) -> None:
+    assert len({fitted_in(surroundings, count) for surroundings in SURROUNDINGS}) == 1

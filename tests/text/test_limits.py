@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -22,24 +21,26 @@ SIZE = 1_000_000
 TICK = 0.005  # seconds: below it the clock of user time says little
 
 
-def seconds(call: Callable[[], object], times: int = 3) -> float:
-    """The median of the processor time of a call."""
-    taken = []
-    for _ in range(times):
-        start = time.process_time()
-        call()
-        taken.append(time.process_time() - start)
-    return median(taken)
+def seconds(call: Callable[[], object]) -> float:
+    """The processor time of a call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
-def own_seconds(call: Callable[[], object]) -> float:
+def takes_a_second_at_most(call: Callable[[], object]) -> bool:
+    """Whether one of three calls does: a busy machine may slow some of them."""
+    return any(seconds(call) <= 1.0 for _ in range(3))
+
+
+def own_seconds(call: Callable[[], object], times: int) -> float:
     """The least time a call spends in its own code; what the system needs to find memory comes in steps, not lines.
 
     Nor does looking for garbage count: its price is that of everything else that the process holds.
     """
     taken = []
     gc.disable()
-    for _ in range(3):
+    for _ in range(times):
         start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         call()
         taken.append(resource.getrusage(resource.RUSAGE_SELF).ru_utime - start)
@@ -48,16 +49,20 @@ def own_seconds(call: Callable[[], object]) -> float:
 
 
 def is_linear(call: Callable[[str], object], unit: str, size: int) -> bool:
-    """Whether four times the text takes at most 6 times as long: user time, the least of three, in one of three looks.
+    """Whether four times the text takes at most 6 times as long: user time, in one of three looks.
 
     Medians of processor time do not hold, larger texts or not: of the 160 cases below, all linear, 20 came out above
     2.3 for twice the text on two cores with little else to do, and 36 with twice the sizes, up to 5.6. The time the
     system takes to find memory grows faster than the text (nfkd of ligatures: 0.06 to 2.6 s over four doublings, in
     which user time goes 0.12, 0.28, 0.58, 1.20, 2.39 s), and where a text outgrows a cache there is a step, so the
-    bound must leave room. What is quadratic takes sixteen times as long at every look.
+    bound must leave room. What is quadratic takes sixteen times as long at every look. The first look is at one call,
+    the others at the least of three.
     """
     short, long = unit * (size // 2 // len(unit)), unit * (2 * size // len(unit))
-    return any(own_seconds(lambda: call(long)) <= 6 * max(own_seconds(lambda: call(short)), TICK) for _ in range(3))
+    return any(
+        own_seconds(lambda: call(long), times) <= 6 * max(own_seconds(lambda: call(short), times), TICK)
+        for times in (1, 3, 3)
+    )
 
 
 @pytest.mark.slow  # a shorter text takes so little time that the ticks of the clock decide
@@ -73,7 +78,7 @@ def test_what_takes_quadratic_time_is_not_taken_for_linear() -> None:
 def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(kind: str, unit: str) -> None:
     tokenizer = fitted(kind)
     for call in (lambda text: tokenizer.encode([text]), tokenizer.encode_with_offsets):
-        assert seconds(lambda call=call: call(unit * SIZE)) <= 1.0  # type: ignore[misc]
+        assert takes_a_second_at_most(lambda call=call: call(unit * SIZE))  # type: ignore[misc]
         assert is_linear(call, unit, SIZE // 2)
 
 
@@ -82,7 +87,7 @@ def test_a_million_times_one_character_takes_a_second_at_most_and_linear_time(ki
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", RUNS)
 def test_fitting_on_a_million_times_one_character_takes_linear_time(kind: str, unit: str) -> None:
-    assert seconds(lambda: fit(KINDS[kind](), [unit * SIZE]), times=1) <= 1.0
+    assert takes_a_second_at_most(lambda: fit(KINDS[kind](), [unit * SIZE]))
     assert is_linear(lambda text: fit(KINDS[kind](), [text]), unit, SIZE // 2)
 
 
