@@ -4,24 +4,23 @@ Both sides continue the same prompts (16 tokens) by the same number of tokens wi
 never generated, so that all rows are equally long. The time includes
 reading the prompts, and making buffers and graphs.
 
-    python -m benchmarks.gpu.decoding [1] [64] [families] [--profile]
+    python -m benchmarks.gpu.decoding [1] [64] [families] [--profile] [--tiny]
 
-Appends one line of JSON for each row of the tables to benchmarks/gpu/results.jsonl (or $OUT/results.jsonl).
+With --tiny all sizes are tiny, to try the program; that also works without a GPU, where no graphs are recorded.
+
+Appends one line of JSON for each row of the tables to benchmarks/gpu/results.jsonl (or in $OUT), unless tiny.
 """
 
 import copy
-import json
-import os
 import statistics
 import sys
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from benchmarks.gpu.training import as_transformers, gpt_config
+from benchmarks.gpu.training import DEVICE, GPT_WORDS, TINY, as_transformers, gpt_config, keep, synchronized
 from torch import Tensor
 
 from seqloom import recipes
@@ -31,11 +30,11 @@ from seqloom.decoding.decode import write
 from seqloom.nn.types import Padded
 from seqloom.text.special_tokens import END
 
-RESULTS = Path(os.environ.get("OUT", "benchmarks/gpu")) / "results.jsonl"
-PROMPT, WORDS = 16, 50_257
+PROMPT, WORDS = 16, GPT_WORDS
 Write = Callable[[], Any]
-PLAIN, GRAPHS = GreedyConfig(), GreedyConfig(cuda_graphs=True)
-SAMPLE = SampleConfig(temperature=0.8, top_k=50, top_p=0.95, cuda_graphs=True)
+GRAPHED = DEVICE == "cuda"
+PLAIN, GRAPHS = GreedyConfig(), GreedyConfig(cuda_graphs=GRAPHED)
+SAMPLE = SampleConfig(temperature=0.8, top_k=50, top_p=0.95, cuda_graphs=GRAPHED)
 
 
 class Writer(NamedTuple):
@@ -51,21 +50,16 @@ def compare(case: str, writers: list[Writer], *, bar: str, rounds: int = 5) -> N
     speeds: dict[str, list[float]] = {one.name: [] for one in writers}
     for _ in range(rounds):
         for one in writers:
-            torch.cuda.synchronize()
-            began = time.perf_counter()
+            began = synchronized()
             one.write()
-            torch.cuda.synchronize()
-            speeds[one.name].append(one.tokens / (time.perf_counter() - began))
+            speeds[one.name].append(one.tokens / (synchronized() - began))
     medians = {name: statistics.median(found) for name, found in speeds.items()}
     print(f"\n{case}: {rounds} texts in turns; new tokens per second")
     for name, found in speeds.items():
         ratio = medians[name] / medians[bar]
         print(f"  {name:<52} {medians[name]:>11,.0f}  ({min(found):,.0f} to {max(found):,.0f})  {ratio:5.2f}x")
         record = {"case": case, "name": name, "tokens_per_second": medians[name], "bar": bar, "ratio": ratio}
-        record |= {"low": min(found), "high": max(found)}
-        record |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        keep(record | {"low": min(found), "high": max(found)})
 
 
 def written(model: Any, prompt: Padded, new: int, how: Any = None) -> list[list[int]]:
@@ -95,16 +89,18 @@ def sharpened(model: Any) -> Any:
 def gpt2(rows: int, new: int) -> None:
     """Run the case of so many rows."""
     torch.manual_seed(0)
-    wide = sharpened(gpt_config().build().eval()).cuda()
+    wide = sharpened(gpt_config().build().eval()).to(DEVICE)
     model = copy.deepcopy(wide).to(torch.bfloat16)
     peer = as_transformers(wide, use_cache=True).eval().to(torch.bfloat16)
-    tokens = torch.randint(5, WORDS, (rows, PROMPT), device="cuda")
+    tokens = torch.randint(5, WORDS, (rows, PROMPT), device=DEVICE)
     prompt = Padded.of(tokens)
-    mine, plain = written(model, prompt, new), written(model, prompt, 32, PLAIN)
-    theirs = continued(peer, tokens, 32, suppress_tokens=[*NEVER, END]).tolist()
-    same = sum(one[:32] == other for one, other in zip(mine, plain, strict=True))
+    checked = min(32, new)
+    mine, plain = written(model, prompt, new), written(model, prompt, checked, PLAIN)
+    theirs = continued(peer, tokens, checked, suppress_tokens=[*NEVER, END]).tolist()
+    same = sum(one[:checked] == other for one, other in zip(mine, plain, strict=True))
     agreed = sum(a == b for one, two in zip(mine, theirs, strict=True) for a, b in zip(one, two, strict=False))
-    print(f"  buffered equals plain in {same} of {rows} rows; {agreed / (32 * rows):.0%} of tokens equal transformers'")
+    share = agreed / (checked * rows)
+    print(f"  buffered equals plain in {same} of {rows} rows; {share:.0%} of tokens equal transformers'")
     writers = [
         Writer("transformers generate", lambda: continued(peer, tokens, new // 4), rows * (new // 4)),
         Writer("seqloom, buffers and graphs (--cuda-graphs)", lambda: written(model, prompt, new), rows * new),
@@ -127,7 +123,7 @@ def gpt2(rows: int, new: int) -> None:
 
 def profiled(one: Writer) -> None:
     """Print the kernels of a text that take longest."""
-    if "--profile" not in sys.argv:
+    if "--profile" not in sys.argv or not GRAPHED:
         return
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         one.write()
@@ -144,8 +140,8 @@ def families(new: int = 256) -> None:
     for name in recipes.names("language-model"):
         try:
             torch.manual_seed(0)
-            model = recipes.language_model(name, vocab_size=8_000, size="base").build().eval().cuda()
-            prompt = Padded.of(torch.randint(5, 8_000, (8, PROMPT), device="cuda"))
+            model = recipes.language_model(name, vocab_size=8_000, size="base").build().eval().to(DEVICE)
+            prompt = Padded.of(torch.randint(5, 8_000, (8, PROMPT), device=DEVICE))
             mine = written(model, prompt, new)
             plain = written(model, prompt, 64, PLAIN)
             same = sum(one[:64] == other for one, other in zip(mine, plain, strict=True))
@@ -161,9 +157,10 @@ def families(new: int = 256) -> None:
 
 def main() -> None:
     """Run the cases, each apart from the others."""
-    if not torch.cuda.is_available():
-        sys.exit("this benchmark needs a CUDA device")
-    cases = {"1": lambda: gpt2(1, 512), "64": lambda: gpt2(64, 256), "families": families}
+    if DEVICE != "cuda" and not TINY:
+        sys.exit("this benchmark needs a CUDA device; --tiny tries it without one")
+    one, many = (8, 8) if TINY else (512, 256)
+    cases = {"1": lambda: gpt2(1, one), "64": lambda: gpt2(2 if TINY else 64, many), "families": families}
     for name in [one for one in sys.argv[1:] if one in cases] or cases:
         began = time.perf_counter()
         print(f"== decoding {name}")

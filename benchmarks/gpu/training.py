@@ -7,9 +7,11 @@
 Contestants of a case take turns: a round is a few steps of each, and the median over rounds counts. Before that, both
 sides compute the losses of the same batches from the same weights, where their architectures agree.
 
-    python -m benchmarks.gpu.training [lstm] [gpt] [translate] [--profile] [--quick]
+    python -m benchmarks.gpu.training [lstm] [gpt] [translate] [--profile] [--quick] [--tiny]
 
-Appends one line of JSON for each row of the tables to benchmarks/gpu/results.jsonl (or $OUT/results.jsonl).
+With --tiny all sizes are tiny, to try the program; that also works without a GPU, where no graphs are recorded.
+
+Appends one line of JSON for each row of the tables to benchmarks/gpu/results.jsonl (or in $OUT), unless tiny.
 """
 
 import copy
@@ -50,6 +52,8 @@ from seqloom.training.step import Update
 
 RESULTS = Path(os.environ.get("OUT", "benchmarks/gpu")) / "results.jsonl"
 CLIP, LR = 1.0, 1e-4
+TINY = "--tiny" in sys.argv
+DEVICE: Any = "cuda" if torch.cuda.is_available() else "cpu"
 AnyBatch = Batch[Any, Any]
 Step = Callable[[], Any]
 
@@ -64,7 +68,8 @@ class Contestant(NamedTuple):
 
 def synchronized() -> float:
     """The time when all kernels have ended."""
-    torch.cuda.synchronize()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
     return time.perf_counter()
 
 
@@ -83,19 +88,22 @@ def compare(case: str, contestants: list[Contestant], *, bar: str, rounds: int =
         ratio = medians[name] / medians[bar]
         print(f"  {name:<52} {medians[name]:>11,.0f}  ({min(found):,.0f} to {max(found):,.0f})  {ratio:5.2f}x")
         record = {"case": case, "name": name, "tokens_per_second": medians[name], "bar": bar, "ratio": ratio}
-        record |= {
-            "low": min(found),
-            "high": max(found),
-            "gpu": torch.cuda.get_device_name(),
-            "torch": str(torch.__version__),
-        }
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        keep(record | {"low": min(found), "high": max(found)})
+
+
+def keep(record: dict[str, Any]) -> None:
+    """Append a row to the results, with the machine; figures of tiny sizes say nothing."""
+    if TINY:
+        return
+    record |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def warmed(one: Contestant, times: int = 5) -> Contestant:
     """The contestant after some steps, with the time that the first took and the memory that it needs."""
-    torch.cuda.reset_peak_memory_stats()
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     before, began = torch.cuda.memory_allocated(), synchronized()
     for number in range(times):
         one.step()
@@ -107,7 +115,7 @@ def warmed(one: Contestant, times: int = 5) -> Contestant:
 
 def profiled(one: Contestant) -> None:
     """Print the kernels of a step that take longest."""
-    if "--profile" not in sys.argv:
+    if "--profile" not in sys.argv or DEVICE != "cuda":
         return
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(3):
@@ -116,8 +124,8 @@ def profiled(one: Contestant) -> None:
     rows = sorted(profile.key_averages(), key=lambda row: -row.self_device_time_total)
     total = sum(row.self_device_time_total for row in rows)
     print(f"  kernels of {one.name}: {total / 3e3:.2f} ms a step, {sum(row.count for row in rows) // 3} kernels")
-    for row in rows[:14]:
-        print(f"    {row.self_device_time_total / 3e3:8.3f} ms {row.count // 3:>5} x  {row.key[:100]}")
+    for row in rows[:40]:
+        print(f"    {row.self_device_time_total / 3e3:8.3f} ms {row.count // 3:>5} x  {row.key[:130]}")
 
 
 class Read:
@@ -156,8 +164,9 @@ def ours(
     read_every: int = 10,
 ) -> Contestant:
     """Steps of the training loop over batches, `each` in a round's step; 0: the caller reads the statistics."""
-    task, config = task or Read(), replace(config, cuda_graphs=kind is RecordedUpdate)
-    update = kind(task, model, config, Alone(), choose_device("cuda", precision))  # type: ignore[arg-type]
+    task, config = task or Read(), replace(config, cuda_graphs=kind is RecordedUpdate and DEVICE == "cuda")
+    kind = kind if DEVICE == "cuda" else Update
+    update = kind(task, model, config, Alone(), choose_device(DEVICE, precision))  # type: ignore[arg-type]
     run_state, numbers = TrainingState(seed=1), count()
 
     def step() -> None:
@@ -178,11 +187,13 @@ def ours(
 
 def copied(model: nn.Module) -> nn.Module:
     """A copy on the GPU, whose weights are laid out for it again."""
-    return copy.deepcopy(model).cuda()
+    return copy.deepcopy(model).to(DEVICE)
 
 
 def graphed(step: Step, warm_up: int = 3) -> Step:
     """A step of a peer as one CUDA graph, as torch's documentation does it."""
+    if DEVICE != "cuda":
+        return step
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -197,7 +208,7 @@ def graphed(step: Step, warm_up: int = 3) -> Step:
 
 # LSTM
 
-WORDS, WIDTH, ROWS, TIME = 10_000, 650, 20, 35
+WORDS, WIDTH, ROWS, TIME = (200, 32, 4, 7) if TINY else (10_000, 650, 20, 35)
 STREAMS = TrainingConfig(
     optimizer=AdamWConfig(weight_decay=0.0),
     schedule=ConstantConfig(),
@@ -229,7 +240,7 @@ class BareLstm(nn.Module):
 def bare_lstm(name: str, model: BareLstm, tokens: Tensor, *, fused: bool, captured: bool) -> tuple[Contestant, list]:
     """A plain loop; the state is carried in place."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=fused, capturable=captured)
-    state, losses = [torch.zeros(2, ROWS, WIDTH, device="cuda") for _ in range(2)], []
+    state, losses = [torch.zeros(2, ROWS, WIDTH, device=DEVICE) for _ in range(2)], []
     place, numbers = torch.zeros_like(tokens[0]), count()
 
     def step() -> None:
@@ -255,9 +266,9 @@ def bare_lstm(name: str, model: BareLstm, tokens: Tensor, *, fused: bool, captur
 def lstm() -> None:
     """Run the case."""
     torch.manual_seed(0)
-    config = recipes.language_model("lstm", vocab_size=WORDS, size="base")
-    model = config.build().cuda()
-    tokens = torch.randint(5, WORDS, (8, ROWS, TIME + 1), device="cuda")
+    config = recipes.language_model("lstm", vocab_size=WORDS, size=Dimensions("base", width=WIDTH))
+    model = config.build().to(DEVICE)
+    tokens = torch.randint(5, WORDS, (8, ROWS, TIME + 1), device=DEVICE)
     batches = [Batch(Padded.of(one[:, :-1].cpu()), one[:, 1:].contiguous().cpu()) for one in tokens]
     same_lstm(model, batches, tokens)
 
@@ -266,9 +277,11 @@ def lstm() -> None:
         return ours(name, copied(model), batches, STREAMS, precision, **options)
 
     plain_loop, _ = bare_lstm(
-        "torch.nn.LSTM loop", BareLstm(model, 0.2, 0.3).cuda(), tokens, fused=False, captured=False
+        "torch.nn.LSTM loop", BareLstm(model, 0.2, 0.3).to(DEVICE), tokens, fused=False, captured=False
     )
-    best, _ = bare_lstm("the same, fused AdamW", BareLstm(model, 0.2, 0.3).cuda(), tokens, fused=True, captured=False)
+    best, _ = bare_lstm(
+        "the same, fused AdamW", BareLstm(model, 0.2, 0.3).to(DEVICE), tokens, fused=True, captured=False
+    )
     field = [
         plain_loop,
         best,
@@ -277,13 +290,17 @@ def lstm() -> None:
     ]
     try:
         graph, _ = bare_lstm(
-            "torch.nn.LSTM, one CUDA graph by hand", BareLstm(model, 0.2, 0.3).cuda(), tokens, fused=True, captured=True
+            "torch.nn.LSTM, one CUDA graph by hand",
+            BareLstm(model, 0.2, 0.3).to(DEVICE),
+            tokens,
+            fused=True,
+            captured=True,
         )
         field.insert(2, graph)
     except RuntimeError:
         traceback.print_exc()
     for one in field:
-        warmed(one, 30)
+        warmed(one, 3 if TINY else 30)
     profiled(next(one for one in field if one.name == "seqloom, plain step"))  # a recorded one would crash the profiler
     compare("lstm, PTB-medium, B20 T35, float32", field, bar="torch.nn.LSTM loop", steps=50)
 
@@ -295,7 +312,7 @@ def same_lstm(model: nn.Module, batches: list[AnyBatch], tokens: Tensor) -> None
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     step = ours("", mine, batches, STREAMS, "float32", task=Read(carries=True), tokens=1, read_every=0).step
-    peer, losses = bare_lstm("", BareLstm(model, 0.0, 0.0).cuda(), tokens, fused=True, captured=False)
+    peer, losses = bare_lstm("", BareLstm(model, 0.0, 0.0).to(DEVICE), tokens, fused=True, captured=False)
     found, expected = [], []
     for _ in range(16):
         step()
@@ -310,7 +327,10 @@ def same_lstm(model: nn.Module, batches: list[AnyBatch], tokens: Tensor) -> None
 
 # GPT-2
 
-GPT_ROWS, GPT_TIME, GPT_WORDS = 32, 1_024, 50_257
+GPT_ROWS, GPT_TIME, GPT_WORDS = (4, 32, 300) if TINY else (32, 1_024, 50_257)
+GPT_SIZE = (
+    Dimensions("base", width=32, layers=2, heads=2) if TINY else Dimensions("base", width=768, layers=12, heads=12)
+)
 PACKED = TrainingConfig(
     optimizer=AdamWConfig(weight_decay=0.1), schedule=ConstantConfig(), lr=LR, clip_norm=CLIP, batching=StreamsConfig()
 )
@@ -318,9 +338,7 @@ PACKED = TrainingConfig(
 
 def gpt_config(dropout: float = 0.0) -> Any:
     """GPT-2 small: the recipe at its size."""
-    config = recipes.language_model(
-        "gpt", vocab_size=GPT_WORDS, size=Dimensions("base", width=768, layers=12, heads=12)
-    )
+    config = recipes.language_model("gpt", vocab_size=GPT_WORDS, size=GPT_SIZE)
     layers = tuple(replace(layer, dropout=dropout) for layer in config.decoder.layers)
     decoder = replace(config.decoder, layers=layers, dropout=dropout, max_length=1_024)
     return replace(config, decoder=decoder)
@@ -331,7 +349,11 @@ def as_transformers(model: Any, **settings: Any) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel  # the peer is optional
 
     none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    peer = GPT2LMHeadModel(GPT2Config(**{**none, "activation_function": "gelu", "use_cache": False, **settings}))
+    sizes = {"vocab_size": GPT_WORDS, "n_embd": GPT_SIZE.width, "n_layer": GPT_SIZE.layers, "n_head": GPT_SIZE.heads}
+    sizes |= {"bos_token_id": 0, "eos_token_id": 0} if TINY else {}
+    peer = GPT2LMHeadModel(
+        GPT2Config(**{**none, **sizes, "activation_function": "gelu", "use_cache": False, **settings})
+    )
     state = {"transformer.wte.weight": model.decoder.input.table, "lm_head.weight": model.decoder.input.table}
     state["transformer.wpe.weight"] = model.decoder.entry[0].table
     for number, block in enumerate(model.decoder.layers):
@@ -347,7 +369,7 @@ def as_transformers(model: Any, **settings: Any) -> Any:
     final = model.decoder.exit[0].module
     state["transformer.ln_f.weight"], state["transformer.ln_f.bias"] = final.weight, final.bias
     peer.load_state_dict(state, strict=False)
-    return peer.cuda()
+    return peer.to(DEVICE)
 
 
 def peer_gpt(
@@ -357,7 +379,7 @@ def peer_gpt(
     optimizer = torch.optim.AdamW(peer.parameters(), lr=LR, weight_decay=0.1, fused=fused)
 
     def loss_of(read: Tensor, wanted: Tensor) -> Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             scores = peer(input_ids=read).logits
             return nn.functional.cross_entropy(scores.flatten(0, 1).float(), wanted.flatten())
 
@@ -378,11 +400,11 @@ def gpt() -> None:
     """Run the case."""
     rows = 8 if "--quick" in sys.argv else GPT_ROWS
     torch.manual_seed(0)
-    model = gpt_config().build().cuda()
+    model = gpt_config().build().to(DEVICE)
     print(f"  {sum(weight.numel() for weight in model.parameters()) / 1e6:.1f} M parameters")
-    tokens = torch.randint(5, GPT_WORDS, (2, rows, GPT_TIME), device="cuda")
+    tokens = torch.randint(5, GPT_WORDS, (2, rows, GPT_TIME), device=DEVICE)
     batch = Batch(Padded.of(tokens[0].cpu()), tokens[1].cpu())
-    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+    with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
         mine = float(model.loss(Batch(Padded.of(tokens[0]), tokens[1])).mean)
         scores = as_transformers(model)(input_ids=tokens[0][:4]).logits
         part = float(model.loss(Batch(Padded.of(tokens[0][:4]), tokens[1][:4])).mean)
@@ -412,12 +434,12 @@ def gpt() -> None:
     compare("gpt, GPT-2 124M, B32 T1024, bf16", field, bar=field[0].name, rounds=7)
 
 
-def tried(makers: list[Callable[[], Contestant]]) -> list[Contestant]:
+def tried(makers: list[Callable[[], Contestant]], times: int = 5) -> list[Contestant]:
     """The contestants that can be made and warmed up; the others are printed with their traceback."""
     field = []
     for make in makers:
         try:
-            field.append(warmed(make()))
+            field.append(warmed(make(), times))
         except Exception:
             traceback.print_exc()
             torch.cuda.empty_cache()
@@ -432,7 +454,7 @@ def told_graphs() -> None:
 
 # Encoder-decoder
 
-PAIRS, TARGET_WORDS = 8_192, 32_000
+PAIRS, ROWS_OF_PAIRS, TARGET_WORDS = (64, 8, 300) if TINY else (8_192, 256, 32_000)
 
 
 def ragged_pairs() -> np.ndarray:
@@ -460,7 +482,9 @@ def marian() -> Any:
     """transformers' Marian model of base size."""
     from transformers import MarianConfig, MarianMTModel  # the peer is optional
 
-    sizes = {"d_model": 512, "encoder_ffn_dim": 2_048, "decoder_ffn_dim": 2_048, "max_position_embeddings": 256}
+    width = 32 if TINY else 512
+    sizes = {"d_model": width, "encoder_ffn_dim": 4 * width, "decoder_ffn_dim": 4 * width}
+    sizes["max_position_embeddings"] = 256
     layers = {"encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
     tokens = {"vocab_size": TARGET_WORDS, "pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 2}
     return MarianMTModel(MarianConfig(**sizes, **layers, **tokens, dropout=0.1, share_encoder_decoder_embeddings=False))
@@ -468,19 +492,19 @@ def marian() -> Any:
 
 def peer_marian(name: str, batches: list[AnyBatch], *, compiled: bool, each: int) -> Contestant:
     """A plain loop over transformers' model."""
-    peer = marian().cuda()
+    peer = marian().to(DEVICE)
     optimizer = torch.optim.AdamW(peer.parameters(), lr=LR, fused=True)
     numbers = count()
 
     def loss_of(source: Tensor, valid: Tensor, target: Tensor, wanted: Tensor) -> Tensor:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             scores = peer(input_ids=source, attention_mask=valid, decoder_input_ids=target, use_cache=False).logits
             return nn.functional.cross_entropy(scores.flatten(0, 1).float(), wanted.flatten(), ignore_index=0)
 
     run = torch.compile(loss_of, dynamic=True) if compiled else loss_of
     moved = [
         [
-            part.cuda()
+            part.to(DEVICE)
             for part in (x.inputs.source.values, x.inputs.source.valid.long(), x.inputs.target.values, x.targets)
         ]
         for x in batches
@@ -505,9 +529,9 @@ def translate() -> None:
     """Run the case: an epoch over the same pairs for everyone."""
     torch.manual_seed(0)
     sizes = ragged_pairs()
-    unsorted = pair_batches(sizes, np.array_split(np.random.default_rng(1).permutation(PAIRS), PAIRS // 256))
+    unsorted = pair_batches(sizes, np.array_split(np.random.default_rng(1).permutation(PAIRS), PAIRS // ROWS_OF_PAIRS))
     order = np.argsort(sizes[:, 1], kind="stable")
-    alike = pair_batches(sizes, np.array_split(order, PAIRS // 256))
+    alike = pair_batches(sizes, np.array_split(order, PAIRS // ROWS_OF_PAIRS))
     tokens = int(
         sizes.sum() / len(unsorted) * 1.1
     )  # as many tokens in a batch as the peer's, a little padding included
@@ -517,9 +541,11 @@ def translate() -> None:
         shapes = len({tuple(batch.inputs.target.values.shape) for batch in batches})
         print(f"  {name}: {len(batches)} batches of {shapes} shapes, {1 - real_tokens(batches) / whole:.0%} padding")
     source = TokensConfig(vocab_size=TARGET_WORDS)
-    config = recipes.translator("transformer", source=source, target_vocab_size=TARGET_WORDS, size="base")
+    config = recipes.translator(
+        "transformer", source=source, target_vocab_size=TARGET_WORDS, size="nano" if TINY else "base"
+    )
     training = replace(PACKED, batching=ByLengthConfig(batch_tokens=tokens), lr=LR)
-    model = config.build().cuda()
+    model = config.build().to(DEVICE)
     print(
         f"  parameters: seqloom {sum(one.numel() for one in model.parameters()) / 1e6:.1f} M, "
         f"transformers {sum(one.numel() for one in marian().parameters()) / 1e6:.1f} M; "
@@ -537,7 +563,7 @@ def translate() -> None:
         lambda: contestant("seqloom, by length, compiled", compile_it=True),
         lambda: peer_marian("transformers Marian, compiled, sorted", alike, compiled=True, each=epoch),
     ]
-    field = tried(makers)
+    field = tried(makers, 3)  # epochs; a shape is recorded in the third
     for one in field:
         if one.name.startswith("seqloom"):
             profiled(one)
@@ -556,8 +582,8 @@ def chosen() -> Iterator[str]:
 
 def main() -> None:
     """Run the cases, each apart from the others."""
-    if not torch.cuda.is_available():
-        sys.exit("this benchmark needs a CUDA device")
+    if DEVICE != "cuda" and not TINY:
+        sys.exit("this benchmark needs a CUDA device; --tiny tries it without one")
     torch.set_float32_matmul_precision("highest")
     for name in chosen():
         began = time.perf_counter()
