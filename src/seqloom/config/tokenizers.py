@@ -37,7 +37,14 @@ class TokenizerConfig(Config, kw_only=True):
     normalize: Annotated[
         UnicodeForm, Flag("Unicode normalization: {names} (default: as-is, no normalization).", "NAME", TOKENS)
     ] = "as-is"
-    lowercase: Annotated[bool, Flag("Lowercase the text (default: keep the case).", panel=TOKENS)] = False
+    lowercase: Annotated[
+        bool,
+        Flag(
+            "Lowercase the text (default: keep the case; a tagger that reads characters drops it in words).",
+            panel=TOKENS,
+            negatable=True,
+        ),
+    ] = False
 
     @property
     def forgets(self) -> tuple[str, ...]:

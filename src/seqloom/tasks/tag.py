@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, Scheme
+from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig, ElementHead, HeadKind, Scheme
 from seqloom.data.kinds.text import cut_short
 from seqloom.data.kinds.words import Words
 from seqloom.data.schema import Target
@@ -431,6 +431,10 @@ class Tag(Streamer, ElementTask):
             self.types
         )  # elements, correct ones; per type correct, predicted, expected; loss, weight
         self.metrics = (*(OF_SPANS if self.in_scheme else ()), Metric("accuracy"), LOSS)
+
+    def default_head(self) -> HeadKind:
+        """A crf if the tags of words mark spans; the tags of a part of speech say less about each other."""
+        return "crf" if self.in_scheme and self.spec.schema.input.in_words else "softmax"
 
     def head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
         """A softmax over the tags of each element, or a crf."""

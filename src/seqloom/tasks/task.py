@@ -262,7 +262,7 @@ class ModelMaker(ABC):
 
     name: ClassVar[TaskName]
     spec: ModelSpec
-    heads: ClassVar[tuple[HeadKind, ...]] = ("softmax",)  # heads that its recipes may have; the first is the default
+    heads: ClassVar[tuple[HeadKind, ...]] = ("softmax",)  # heads that its recipes may have
     settings: ClassVar[frozenset[Setting]] = frozenset()  # that its recipes accept
     default_recipe: ClassVar[tuple[ModelKind, str]]  # the kind of its recipes, and the default one
 
@@ -286,6 +286,14 @@ class ModelMaker(ABC):
     def default_label_smoothing(self, prepared: Prepared) -> float:
         """Return the label smoothing of a recipe if the user gives none."""
         return 0.0
+
+    def default_dropout(self, recipe: str, size: AnySize, tokens: int, epochs: float) -> float | None:
+        """The dropout that a recipe has for this many training tokens, read so often; None: its usual one."""
+        return None
+
+    def default_head(self) -> HeadKind:
+        """The head of a recipe if the user names none."""
+        return self.heads[0]
 
     def require_settings(self, head: HeadSettings) -> None:
         """Raise ConfigError for label smoothing or class weights if the task does not use them."""

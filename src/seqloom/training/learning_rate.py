@@ -250,14 +250,13 @@ def default_training(
     batch_tokens = default_batch_tokens(tokens)
     predicted: Predicted = "tokens" if target.predicts_tokens else "steps" if target.of_steps else "sequence"
     fed = named.get("batching") or ByLengthConfig(batch_tokens=batch_tokens)
-    size_of_batch = fed.batch_tokens if isinstance(fed, ByLengthConfig) else fed.batch_rows * fed.row_length
     duration = named.get("duration") or EpochsConfig(
         epochs=default_epochs(tokens, TOKEN_STEPS if predicted == "tokens" else STEPS)
     )
     return {
         "batching": default_batching(prepared, batch_tokens, runs_on=runs_on, carries_state=carries_state),
         "duration": duration,
-        "lr": min(default_lr(recipe, size, predicted, size_of_batch), learned_at),
+        "lr": min(default_lr(recipe, size, predicted, _batch_size(fed)), learned_at),
         "schedule": ConstantConfig() if recipe == "linear" else LinearConfig(),
         "patience": PATIENCE,
     }
@@ -284,6 +283,36 @@ def training_tokens(prepared: Prepared) -> int:
 def default_epochs(tokens: int, steps: int) -> int:
     """The number of epochs in about this many steps, for a training set of this size."""
     return max(FEWEST, min(MOST, round(steps / max(1, tokens // default_batch_tokens(tokens)))))
+
+
+def expected_epochs(duration: AnyDuration | None, tokens: int, batching: AnyBatching | None) -> float:
+    """About how often a model that predicts tokens reads the training set; 0 if the duration is in seconds.
+
+    Args:
+        duration: None means the default.
+        tokens: the size of the training set.
+        batching: None means the default.
+
+    >>> expected_epochs(None, 100_000, None), expected_epochs(StepsConfig(steps=50), 100_000, None)
+    (60, 0.576)
+    """
+    match duration:
+        case None:
+            return default_epochs(tokens, TOKEN_STEPS)
+        case EpochsConfig():
+            return duration.epochs
+        case StepsConfig():
+            fed = batching or ByLengthConfig(batch_tokens=default_batch_tokens(tokens))
+            return duration.steps * _batch_size(fed) / max(1, tokens)
+        case TokenCountConfig():
+            return duration.tokens / max(1, tokens)
+        case SecondsConfig():
+            return 0.0
+
+
+def _batch_size(batching: AnyBatching) -> int:
+    """The number of tokens in a batch."""
+    return batching.batch_tokens if isinstance(batching, ByLengthConfig) else batching.batch_rows * batching.row_length
 
 
 def _solving(prepared: Prepared, named: NewtonConfig | None) -> dict[str, Any]:

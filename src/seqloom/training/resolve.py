@@ -14,7 +14,14 @@ import numpy as np
 
 from seqloom.bundle import Bundle, model_folder, read_bundle
 from seqloom.config.base import dropouts, with_dropout, with_setting
-from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, VectorFileConfig, encoding_over
+from seqloom.config.data import (
+    SPLITS,
+    DataConfig,
+    EncodingConfig,
+    EncodingOptions,
+    VectorFileConfig,
+    encoding_over,
+)
 from seqloom.config.models import AnyModel, objective_of
 from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyDuration, RunConfig, TrainingConfig
@@ -42,7 +49,13 @@ from seqloom.tasks.encoders import (
 from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_class, task_of
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.training.estimate import DEFAULT_SIZES, Pace, Processor, estimate_line, fitted, smaller_sizes
-from seqloom.training.learning_rate import default_training, training_line, with_default_warmup
+from seqloom.training.learning_rate import (
+    default_training,
+    expected_epochs,
+    training_line,
+    training_tokens,
+    with_default_warmup,
+)
 from seqloom.training.newton import require_solvable
 from seqloom.training.request import WORD_VECTORS, RunRequest
 from seqloom.training.run_folder import DataFacts, RunFolder
@@ -83,7 +96,10 @@ def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Sc
     elif request.char_encoder not in (None, "none") or own or usual:
         tokenizer = require_letters(schema, encoding.tokenizer, counted=counted)
         split = "space" if schema.input.in_words else tokenizer.word_split
-        changed["tokenizer"] = msgspec.structs.replace(tokenizer, keep_characters=True, word_split=split)
+        folded = tokenizer.lowercase or drops_case(request, schema)
+        changed["tokenizer"] = msgspec.structs.replace(
+            tokenizer, keep_characters=True, word_split=split, lowercase=folded
+        )
     elif isinstance(encoding.tokenizer, WordsConfig) and not schema.input.in_words:  # nothing would read them
         changed["tokenizer"] = msgspec.structs.replace(changed["tokenizer"], keep_characters=False)
     if request.word_vectors is not None:
@@ -118,6 +134,8 @@ def word_messages(
     """Messages about defaults for words: that characters are read, and that some words are unknown."""
     if request.char_encoder is None and default_letters(request, chosen.tokenizer, prepared.schema):
         yield "character encoder: cnn, beside word vectors (--char-encoder none turns it off)"
+        if drops_case(request, prepared.schema):
+            yield "words are lowercased, and their characters keep their case (--no-lowercase keeps it in words too)"
     to_text = prepared.schema.target.is_text
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if (
@@ -167,6 +185,18 @@ def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
 def _counted(tokenizer: FittedTokenizer, least: int) -> FittedTokenizer:
     is_open = isinstance(tokenizer, WordsConfig) and tokenizer.min_count is None
     return msgspec.structs.replace(tokenizer, min_count=least) if is_open else tokenizer
+
+
+def drops_case(request: RunRequest, schema: Schema) -> bool:
+    """Whether words are lowercased by default: those of a tagger that reads their characters, which keep their case.
+
+    Word vectors of a file have the case of the file.
+    """
+    asked = request.encoding
+    is_open = asked is None or (isinstance(asked, EncodingOptions) and "lowercase" not in asked.named)
+    recipe = request.model is None or isinstance(request.model, str)
+    given = request.word_vectors is not None or request.training.get("init")
+    return is_open and recipe and not given and schema.input.in_words and schema.target.name == "tags"
 
 
 def default_letters(request: RunRequest, tokenizer: FittedTokenizer, schema: Schema) -> bool:
@@ -388,7 +418,23 @@ class _Choice(NamedTuple):
     def model(self) -> tuple[AnyModel, tuple[str, ...]]:
         """The model configuration, and messages about chosen settings."""
         size = self.size or self.sizes()[0]
-        return _model(self.task, self.request, self.prepared, self.start, self.before, self.width, size)
+        request = self.request._replace(dropout=self.dropout(size))
+        model, notes = _model(self.task, request, self.prepared, self.start, self.before, self.width, size)
+        if self.request.dropout is None and request.dropout is not None and self.before is None:
+            tokens = training_tokens(self.prepared)
+            notes = (*notes, f"dropout: {request.dropout:g}, for few training tokens ({tokens:,}) that are read often")
+        return model, notes
+
+    def dropout(self, size: Size) -> float | None:
+        """As requested, as in the run that is resumed, or by the amount of data; None: the dropout of the recipe."""
+        recipe, tokens = self.recipe(), training_tokens(self.prepared)
+        if self.request.dropout is not None or self.task.default_dropout(recipe, size, 1, inf) is None:
+            return self.request.dropout
+        if self.before is not None:  # it may be resumed for more epochs, and keeps its rate
+            return next(dropouts(self.before.model), 0.0)
+        named = self.request.training
+        epochs = expected_epochs(self.duration or named.get("duration"), tokens, named.get("batching"))
+        return self.task.default_dropout(recipe, size, tokens, epochs)
 
     def training(self) -> TrainingConfig:
         """All settings of training."""
@@ -471,7 +517,8 @@ def _model(
         return _adapted(task, start.model, request), start.messages
     recipe, sized = request.model or task.recipes()[0], request.dimensions(size)
     weights = class_weights(request.class_weights, prepared)
-    kind = request.head or task.heads[0]
+    of_tags = request.label_smoothing or weights or start is not None  # what a crf cannot have, or has not learned
+    kind = request.head or (task.heads[0] if of_tags else task.default_head())
     wanted = HeadSettings(
         request.label_smoothing or 0.0, weights, kind, request.pooling, request.objective, request.micro_batch
     )
@@ -484,6 +531,8 @@ def _model(
         if request.model and request.size and not sized.changed()
         else (f"model: {recipe}, size {sized}, {model.parameters():,} parameters",)
     )
+    if request.head is None and kind != task.heads[0]:
+        notes = (*notes, f"head: {kind}, because the tags mark spans (--head {task.heads[0]} is faster)")
     if request.dropout and not any(dropouts(model)):
         notes = (*notes, f"dropout: {recipe} has no dropout layers, so --dropout {request.dropout:g} has no effect")
     return model, notes

@@ -59,13 +59,14 @@ def test_models_restrict_the_portfolio_and_the_baseline_stays(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_taggers_are_raced_with_a_crf_too(tmp_path: Path) -> None:
-    text = "".join(f"Ann B-PER\nsleeps O\n\nin O\nUlm{at} B-LOC\n\n" for at in range(20))
+@pytest.mark.parametrize(("person", "place", "other"), [("B-PER", "B-LOC", "softmax"), ("NAME", "TOWN", "crf")])
+def test_taggers_are_raced_with_both_heads(person: str, place: str, other: str, tmp_path: Path) -> None:
+    text = "".join(f"Ann {person}\nsleeps O\n\nin O\nUlm{at} {place}\n\n" for at in range(20))
     (tmp_path / "a.conll").write_text(text)
     task = resolve(DataConfig(train=(str(tmp_path / "a.conll"),)), RunRequest(), cache=tmp_path / "cache").task
     found = portfolio(task, plan_of())
-    assert [one.name for one in found] == ["cnn", "gru", "bilstm", "bilstm-crf", "transformer"]
-    assert [one.head for one in found] == [None, None, None, "crf", None]
+    assert [one.name for one in found] == ["cnn", "gru", "bilstm", f"bilstm-{other}", "transformer"]
+    assert [one.head for one in found] == [None, None, None, other, None]
 
 
 def test_every_task_of_the_table_has_one_name_for_each_candidate() -> None:

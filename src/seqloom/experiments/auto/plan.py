@@ -5,7 +5,7 @@ the candidates for each task, cheapest first. Recipes that the task does not sup
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
@@ -75,7 +75,7 @@ PORTFOLIO: dict[TaskName, tuple[RaceCandidate, ...]] = {
     ),
     "tag": (
         *(RaceCandidate(name=name, recipe=name) for name in ("cnn", "gru", "bilstm")),
-        RaceCandidate(name="bilstm-crf", recipe="bilstm", head="crf"),
+        *(RaceCandidate(name=f"bilstm-{head}", recipe="bilstm", head=head) for head in get_args(HeadKind)),
         RaceCandidate(name="transformer", recipe="transformer"),
     ),
     "translate": tuple(RaceCandidate(name=name, recipe=name) for name in ("seq2seq-additive", "transformer")),
@@ -91,7 +91,9 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
             fix="use `seqloom train` or `seqloom tune`",
         )
     offered, usual = task.recipes(), PORTFOLIO[task.name]
-    known = {one.name: one for one in usual if one.recipe in offered and (one.head or task.heads[0]) in task.heads}
+    heads = [None, *(head for head in task.heads if head != task.default_head())]  # bilstm alone has the default
+    usual = tuple(one for one in usual if one.recipe in offered and one.head in heads)
+    known = {one.name: one for one in usual}
     known |= {name: RaceCandidate(name=name, recipe=name) for name in offered if name not in known}
     for name in plan.models:
         if name not in known:
@@ -106,7 +108,7 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
     chosen = [*(known[name] for name in names), *([RaceCandidate(name=INIT)] if plan.init else [])]
     for one in chosen:  # raises for a recipe that cannot do the task
         if one.recipe:
-            task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.heads[0]))
+            task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.default_head()))
     return tuple(chosen)
 
 
