@@ -39,8 +39,12 @@ else:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """On a GPU, ignore that torch announces the first matrix product of a backward pass, whichever test has it."""
+    """On a GPU, ignore what torch says of itself, whichever test has it.
+
+    These are its announcement of the first matrix product of a backward pass, and old names that its compiler uses.
+    """
     if device:
+        config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script_method` is deprecated")
         config.addinivalue_line("filterwarnings", "ignore:Attempting to run cuBLAS, but there was no current CUDA")
 
 

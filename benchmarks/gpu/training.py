@@ -203,7 +203,11 @@ def graphed(step: Step, warm_up: int = 3) -> Step:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+
+    def replayed(_owner: Step = step) -> None:  # the graph reads the weights of the step, which must live as long
+        graph.replay()
+
+    return replayed
 
 
 # LSTM
