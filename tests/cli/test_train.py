@@ -599,7 +599,9 @@ def _train(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["the film was fine", "a lovely plot", "nice cast", "a boring film", "the plot was bad", "poor cast"]
     rows = [f"{word} {number},{'good' if number % 6 < 3 else 'bad'}" for number, word in enumerate(words * 30)]
     (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows, ""]))
@@ -609,10 +611,12 @@ def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(tmp_path: Pat
     for part in ("model", "report.html", "card.md", "config.toml", "metrics.jsonl", "events.jsonl", "tensorboard"):
         assert (tmp_path / folder / part).exists(), part
     assert "task: classify" in first.stderr and "best on the dev set" in first.stdout
-    again = _train(tmp_path, "reviews.csv", "--size", "nano", "--epochs", "1")
-    assert again.returncode == 0 and "already done" in again.stderr
-    more = _train(tmp_path, "--out", str(folder), "--epochs", "2", "--json")
-    assert more.returncode == 0, more.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    again = CliRunner().invoke(app, ["train", "reviews.csv", "--size", "nano", "--epochs", "1"])
+    assert again.exit_code == 0 and "already done" in again.stderr
+    more = CliRunner().invoke(app, ["train", "--out", str(folder), "--epochs", "2", "--json"])
+    assert more.exit_code == 0, more.stderr
     assert json.loads(more.stdout)["reason"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
     other = _train(tmp_path, "reviews.csv", "--size", "nano", "--epochs", "2", "--lr", "0.5")
     assert other.returncode == 2 and "--lr was" in other.stderr and "reviews-classify-cnn-2" in other.stderr
