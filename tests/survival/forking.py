@@ -14,7 +14,7 @@ if __name__ == "__main__":
     import seqloom.tasks.classify
     import seqloom.tasks.lm
     import seqloom.tasks.translate
-    import seqloom.training.run_report  # what a run imports when it needs it
+    import seqloom.training.run_report  # noqa: F401  # what a run imports when it needs it
     import survival.jobs  # noqa: F401  # no operator runs here: threads would not survive the fork
 
     serve()
