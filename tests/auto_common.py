@@ -16,7 +16,8 @@ from seqloom.training.resolve import Resolved
 
 MODELS = ("bag", "cnn", "gru")  # with the baseline that is added
 SECONDS = 60.0
-SHORT = {"models": ("bag", "gru"), "minutes": 0.5}  # two runs of about 30 steps, then one of about 160
+FEWEST = 15  # steps of a run
+SHORT = {"models": ("bag", "gru"), "minutes": 0.5}  # two runs of about 15 steps, then one of about 80
 
 
 def table(path: Path, count: int, seed: int) -> Path:
@@ -30,9 +31,9 @@ def table(path: Path, count: int, seed: int) -> Path:
 
 
 def fixed_probe(resolved: Resolved, device: Device, seconds: float) -> Probe:
-    """Speeds that make the first rung 30 steps long and the second one about 70, however fast the machine is."""
+    """Speeds that make the first rung 15 steps long and the second one about 30, however fast the machine is."""
     slow = 1000.0 if resolved.config.model.parameters() > 1_000_000 else 1.0  # larger sizes do not fit
-    return Probe(step_seconds=0.18 * slow, validation_seconds=0.0, overhead_seconds=0.0, steps=400, validations=4)
+    return Probe(step_seconds=0.36 * slow, validation_seconds=0.0, overhead_seconds=0.0, steps=200, validations=4)
 
 
 def fixed_race(
@@ -43,7 +44,7 @@ def fixed_race(
     given = {"models": MODELS, "minutes": SECONDS / 60, "device": "cpu"} | changes
     with (
         patch.object(budget, "probe", fixed_probe),
-        patch.object(budget, "FEWEST_STEPS", 30),
+        patch.object(budget, "FEWEST_STEPS", FEWEST),
         patch.object(record, "now", lambda: 0.0),
         patch.object(race, "PARENTS", parents),
     ):

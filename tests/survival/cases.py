@@ -70,11 +70,11 @@ CASES = {
 }
 
 
-def write_data(folder: Path) -> None:
+def write_data(folder: Path, rows: int = 300) -> None:
     """Labels to guess, words to spell backwards, and text to go on with."""
     draw = random.Random(0)
-    texts = [[draw.choice(WORDS) for _ in range(draw.randint(1, 6))] for _ in range(300)]
-    parts = ["dev" if row % 10 == 0 else "train" for row in range(300)]
+    texts = [[draw.choice(WORDS) for _ in range(draw.randint(1, 6))] for _ in range(rows)]
+    parts = ["dev" if row % 10 == 0 else "train" for row in range(rows)]
     labeled = [
         f"{' '.join(text)},{'yes' if 'red' in text else 'no'},{part}" for text, part in zip(texts, parts, strict=True)
     ]
@@ -83,7 +83,7 @@ def write_data(folder: Path) -> None:
     _write(folder / "labels.csv", ["text,label,split", *labeled])
     _write(folder / "pairs.csv", ["text,said,split", *pairs])
     _write(folder / "train.txt", lines * 2)
-    _write(folder / "dev.txt", lines[:30])
+    _write(folder / "dev.txt", lines[: rows // 10])
 
 
 def _write(path: Path, lines: list[str]) -> None:

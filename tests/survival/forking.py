@@ -10,6 +10,11 @@ class Runs(Forks):
 
 
 if __name__ == "__main__":
+    import seqloom.nn.stacks
+    import seqloom.tasks.classify
+    import seqloom.tasks.lm
+    import seqloom.tasks.translate
+    import seqloom.training.run_report  # noqa: F401  # what a run imports when it needs it
     import survival.jobs  # noqa: F401  # no operator runs here: threads would not survive the fork
 
     serve()

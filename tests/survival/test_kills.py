@@ -2,62 +2,66 @@
 
 import os
 import random
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from survival.cases import CASES
+from survival.cases import CASES, write_data
 from survival.following import JOB, Whole, differences, unverified, whole
 from survival.forking import Runs
 
 pytestmark = pytest.mark.slow
-Wholes = Callable[[str], Whole]
 
 
-@pytest.fixture(scope="module")
-def wholes(runs: Runs, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Wholes:
-    folder = tmp_path_factory.mktemp("whole")
+class Campaign:
+    """The same runs, killed and not; `steps` are all they take, or else those of their cases."""
 
-    @cache
-    def of(case: str) -> Whole:
-        found = whole(runs, data, folder / case, case)
-        assert 110 <= found.steps <= 130, "the runs are as long as they claim"
-        return found
+    def __init__(self, runs: Runs, folder: Path, *, rows: int, steps: int = 0) -> None:
+        self.runs, self.folder, self.steps = runs, folder, steps
+        write_data(folder, rows)
+        self.whole = cache(self._whole)
 
-    return of
+    def kill(self, kills: int, longest: int, seed: int, *, starting: float = 0.0) -> None:
+        """So many kills over all cases in turn, at most `longest` of one run; `starting` is a share of its time."""
+        draw, struck, number = random.Random(seed), 0, 0
+        while struck < kills:
+            case = list(CASES)[number % len(CASES)]
+            out, unkilled = self.folder / f"{case}-{number}", self.whole(case)
+            asked = self._asked(case) | {"data": str(self.folder), "out": str(out), "eager": number % 2 == 0}
+            planned = draw.randint(1, longest)
+            soonest, latest = starting * unkilled.seconds, (starting + (1 - starting) / planned) * unkilled.seconds
+            struck += self._chain(asked, [draw.uniform(soonest, latest) for _ in range(planned)])
+            assert differences(out, unkilled) == [], f"SEQLOOM_SEED={seed}, run {number}"
+            number += 1
+
+    def _chain(self, asked: dict[str, Any], limits: list[float]) -> int:
+        """How often a run was killed before it ended; then it has ended."""
+        for struck, limit in enumerate(limits):
+            (outcome,) = self.runs.run(JOB, 1, asked, limit=limit)
+            assert outcome.code in (-9, 0), outcome.stderr
+            assert unverified(Path(asked["out"])) == []
+            if outcome.code == 0:
+                return struck
+        self.runs.answers(JOB, 1, asked)
+        return len(limits)
+
+    def _asked(self, case: str) -> dict[str, Any]:
+        return {"case": case} | ({"steps": self.steps} if self.steps else {})
+
+    def _whole(self, case: str) -> Whole:
+        return whole(self.runs, self.folder, self.folder / case, **self._asked(case))
 
 
-def chain(runs: Runs, asked: dict[str, Any], draw: random.Random, kills: int, seconds: float) -> int:
-    """How often a run was killed before it ended; then it has ended."""
-    for struck in range(kills):
-        (outcome,) = runs.run(JOB, 1, asked, limit=draw.uniform(0, seconds / kills))
-        assert outcome.code in (-9, 0), outcome.stderr
-        assert unverified(Path(asked["out"])) == []
-        if outcome.code == 0:
-            return struck
-    runs.answers(JOB, 1, asked)
-    return kills
-
-
-def campaign(runs: Runs, data: Path, wholes: Wholes, folder: Path, kills: int, longest: int, seed: int) -> None:
-    """So many kills over all cases in turn, at most `longest` of one run."""
-    draw, struck, number = random.Random(seed), 0, 0
-    while struck < kills:
-        case = list(CASES)[number % len(CASES)]
-        asked = {"data": str(data), "out": str(folder / f"{case}-{number}"), "case": case, "eager": number % 2 == 0}
-        struck += chain(runs, asked, draw, draw.randint(1, longest), wholes(case).seconds)
-        assert differences(Path(asked["out"]), wholes(case)) == [], f"SEQLOOM_SEED={seed}, run {number}"
-        number += 1
-
-
-def test_six_kills_in_chains_change_no_byte(runs: Runs, data: Path, wholes: Wholes, tmp_path: Path) -> None:
-    campaign(runs, data, wholes, tmp_path, 2 * len(CASES), 2, seed=0)  # so every case is killed
+def test_eight_kills_in_chains_change_no_byte(runs: Runs, tmp_path: Path) -> None:
+    campaign = Campaign(runs, tmp_path, rows=100, steps=40)
+    campaign.kill(2 * len(CASES), 2, seed=0, starting=0.25)  # so every case is killed, and rarely before its first save
 
 
 @pytest.mark.soak
-def test_three_hundred_kills_in_chains_change_no_byte(runs: Runs, data: Path, wholes: Wholes, tmp_path: Path) -> None:
+def test_three_hundred_kills_in_chains_change_no_byte(runs: Runs, tmp_path: Path) -> None:
     seed = int(os.environ.get("SEQLOOM_SEED", random.SystemRandom().randrange(2**32)))
-    campaign(runs, data, wholes, tmp_path, 300, 5, seed)
+    campaign = Campaign(runs, tmp_path, rows=300)
+    assert all(110 <= campaign.whole(case).steps <= 130 for case in CASES), "the runs are as long as they claim"
+    campaign.kill(300, 5, seed)

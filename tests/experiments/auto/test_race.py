@@ -105,10 +105,10 @@ def test_a_race_that_is_killed_twice_ends_with_the_same_leaderboard(files: tuple
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     fixed_race(*files, whole, **SHORT)
     # in the second run of the first rung, then in the first run of the second rung
-    assert racing(*files, killed, "between-update-and-count:kill:62") == -signal.SIGKILL
+    assert racing(*files, killed, "between-update-and-count:kill:46") == -signal.SIGKILL
     assert not (killed / "model").exists() and len(list((killed / "evaluations").iterdir())) == 2
     shutil.copytree(killed, tmp_path / "once")
-    assert racing(*files, killed, "between-update-and-count:kill:60") == -signal.SIGKILL
+    assert racing(*files, killed, "between-update-and-count:kill:45") == -signal.SIGKILL
     assert len(list((killed / "evaluations").iterdir())) == 3
     assert racing(*files, killed) == 0
     boards = [json.loads((place / "leaderboard.json").read_text()) for place in (whole, killed)]
