@@ -92,7 +92,10 @@ def test_words_of_a_tagger_are_lowercase_and_their_characters_keep_their_case(na
     found = chosen(names)
     assert found.prepared.tokenizer is not None and isinstance(found.config.encoding.tokenizer, WordsConfig)
     assert found.config.encoding.tokenizer.lowercase
-    assert found.prepared.tokenizer.encode(["Ann"]).values.tolist() == found.prepared.tokenizer.encode(["ann"]).values.tolist()
+    assert (
+        found.prepared.tokenizer.encode(["Ann"]).values.tolist()
+        == found.prepared.tokenizer.encode(["ann"]).values.tolist()
+    )
     letters = found.prepared.columns[LETTERS].values.tolist()
     written, lowered = letters_of(["Ann", "ann"]).tolist()
     assert written in letters and lowered not in letters
@@ -117,10 +120,9 @@ def test_tags_of_spans_have_a_crf_and_parts_of_speech_a_softmax(names: Path, cla
     assert all(isinstance(model, ElementModelConfig) for model in heads.values())
     assert isinstance(heads["names"].head, CrfHeadConfig) and isinstance(heads["classes"].head, ClassHeadConfig)
     assert any(one.startswith("head: crf") for one in chosen(names).messages)
+    assert isinstance(chosen(names, model="transformer").config.model.head, ClassHeadConfig)
 
 
-@pytest.mark.parametrize(
-    "named", [{"head": "softmax"}, {"label_smoothing": 0.1}, {"class_weights": (1, 1, 1.0, 1, 1)}]
-)
+@pytest.mark.parametrize("named", [{"head": "softmax"}, {"label_smoothing": 0.1}, {"class_weights": (1, 1, 1.0, 1, 1)}])
 def test_what_a_crf_cannot_do_gets_a_softmax(names: Path, named: dict[str, Any]) -> None:
     assert isinstance(chosen(names, **named).config.model.head, ClassHeadConfig)

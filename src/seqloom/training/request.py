@@ -132,7 +132,8 @@ class RunRequest(NamedTuple):
     head: Annotated[
         HeadKind | None,
         Flag(
-            "Output layer of a tagger: softmax or crf (default: crf if the tags of words mark spans, else softmax).",
+            "Output layer of a tagger: softmax or crf (default: crf for bilstm if the tags of words mark spans, else "
+            "softmax).",
             "NAME",
             MODEL,
         ),
