@@ -5,6 +5,7 @@ Options of a dataset say only where its files are and how to read them. Everythi
 
 from typing import NamedTuple
 
+from seqloom.tasks.tag import CHAINED
 from seqloom.training.learning_rate import Predicted, default_lr
 
 
@@ -86,7 +87,7 @@ DATASETS: dict[str, Dataset] = {
     ),
 }
 
-MAIN = ("default", "lr x 3", "lr / 3", "dropout 0.3")
+MAIN = ("default", "lr x 3", "lr / 3", "dropout 0.1", "dropout 0.3")
 
 
 def settings(dataset: Dataset, recipe: str) -> dict[str, str]:
@@ -96,6 +97,7 @@ def settings(dataset: Dataset, recipe: str) -> dict[str, str]:
         "default": "",
         "lr x 3": f"--lr {3 * lr:g}",
         "lr / 3": f"--lr {lr / 3:g}",
+        "dropout 0.1": "--dropout 0.1",
         "dropout 0.3": "--dropout 0.3",
         "dropout 0": "--dropout 0",
         "dropout 0.5": "--dropout 0.5",
@@ -104,6 +106,8 @@ def settings(dataset: Dataset, recipe: str) -> dict[str, str]:
         "batch 4,096": "--batch-tokens 4096",
         "weight decay 0.1": "--weight-decay 0.1",
     }
+    if dataset.predicted == "steps":
+        tried |= {"other head": "--head softmax" if recipe in CHAINED else "--head crf", "case": "--no-lowercase"}
     if dataset.metric in ("accuracy", "f1"):
         tried["smoothing 0.1"] = "--label-smoothing 0.1"
     if dataset.metric == "bleu":

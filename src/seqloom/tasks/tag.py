@@ -47,6 +47,7 @@ from seqloom.tasks.task import (
 
 ANY_LENGTH = 2**24  # the largest value that a configuration allows
 OF_SPANS = (Metric("f1"), Metric("macro_f1"))
+CHAINED = ("bilstm",)  # recipes that have a crf by default; `transformer` is worse with it (benchmarks/quality)
 
 
 def scheme_of(labels: tuple[str, ...]) -> Scheme:
@@ -432,9 +433,9 @@ class Tag(Streamer, ElementTask):
         )  # elements, correct ones; per type correct, predicted, expected; loss, weight
         self.metrics = (*(OF_SPANS if self.in_scheme else ()), Metric("accuracy"), LOSS)
 
-    def default_head(self) -> HeadKind:
-        """A crf if the tags of words mark spans; the tags of a part of speech say less about each other."""
-        return "crf" if self.in_scheme and self.spec.schema.input.in_words else "softmax"
+    def default_head(self, recipe: str) -> HeadKind:
+        """A crf if the tags of words mark spans, for recipes that score better with it."""
+        return "crf" if recipe in CHAINED and self.in_scheme and self.spec.schema.input.in_words else "softmax"
 
     def head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
         """A softmax over the tags of each element, or a crf."""

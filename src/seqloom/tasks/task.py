@@ -291,7 +291,7 @@ class ModelMaker(ABC):
         """The dropout that a recipe has for this many training tokens, read so often; None: its usual one."""
         return None
 
-    def default_head(self) -> HeadKind:
+    def default_head(self, recipe: str) -> HeadKind:
         """The head of a recipe if the user names none."""
         return self.heads[0]
 

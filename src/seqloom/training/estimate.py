@@ -41,6 +41,7 @@ MOST_CORES = 16  # more do not make steps of the default size faster
 
 LIMIT = 300.0  # seconds of a run with default settings
 SLACK = 1.2  # a default that takes longer by this factor is not changed
+FAR = 2.0  # nor is the size of a run whose duration was named: a smaller model costs more than some minutes
 LONG = 1_800.0  # seconds of a run that another size is suggested for,
 SHORT = 600.0  # if it ends within this time
 FLOOR, SHARE = 5, 3  # before a smaller size is taken: at least 5 epochs and a third of the default
@@ -122,7 +123,7 @@ def fitted(paces: Mapping[Size, Pace], duration: AnyDuration, *, named: bool) ->
     if named or not isinstance(duration, EpochsConfig):
         if isinstance(duration, SecondsConfig):
             return next(iter(paces)), duration
-        return next((size for size in larger if paces[size].seconds(duration) <= SLACK * LIMIT), last), duration
+        return next((size for size in larger if paces[size].seconds(duration) <= FAR * LIMIT), last), duration
     for size, pace in paces.items():
         if pace.seconds(duration) <= SLACK * LIMIT:
             return size, duration

@@ -35,6 +35,7 @@ WORD_VECTORS = "encoder.input.table"  # the name of the word vectors among the w
 
 Rows = Annotated[int, Meta(ge=1, le=2**40)]
 Words = Annotated[int, Meta(ge=0, le=2**24)]
+ClassWeight = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 def _model(text: str) -> str | AnyModel:
@@ -103,7 +104,8 @@ class RunRequest(NamedTuple):
     dropout: Annotated[
         Rate | None,
         Flag(
-            "Dropout rate wherever the recipe has dropout; 0 turns it off (default: from the recipe).",
+            "Dropout rate wherever the recipe has dropout; 0 turns it off (default: from the recipe; up to 0.3 for a "
+            "Transformer that translates and has little training data).",
             "NUMBER",
             MODEL,
         ),
@@ -118,7 +120,7 @@ class RunRequest(NamedTuple):
         ),
     ] = None
     class_weights: Annotated[
-        str | tuple[float, ...],
+        str | tuple[ClassWeight, ...],
         Flag(
             "Weight of each class in the loss: balanced, or one number per class in alphabetical order of the labels, "
             "such as 1,2.5 (default: all equal).",
@@ -129,7 +131,12 @@ class RunRequest(NamedTuple):
     ] = ()
     head: Annotated[
         HeadKind | None,
-        Flag("Output layer of a tagger: softmax or crf (default: softmax).", "NAME", MODEL),
+        Flag(
+            "Output layer of a tagger: softmax or crf (default: crf for bilstm if the tags of words mark spans, else "
+            "softmax).",
+            "NAME",
+            MODEL,
+        ),
     ] = None
     pooling: Annotated[
         Pooling | None,

@@ -518,7 +518,7 @@ def _model(
     recipe, sized = request.model or task.recipes()[0], request.dimensions(size)
     weights = class_weights(request.class_weights, prepared)
     of_tags = request.label_smoothing or weights or start is not None  # what a crf cannot have, or has not learned
-    kind = request.head or (task.heads[0] if of_tags else task.default_head())
+    kind = request.head or (task.heads[0] if of_tags else task.default_head(recipe))
     wanted = HeadSettings(
         request.label_smoothing or 0.0, weights, kind, request.pooling, request.objective, request.micro_batch
     )

@@ -91,8 +91,11 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
             fix="use `seqloom train` or `seqloom tune`",
         )
     offered, usual = task.recipes(), PORTFOLIO[task.name]
-    heads = [None, *(head for head in task.heads if head != task.default_head())]  # bilstm alone has the default
-    usual = tuple(one for one in usual if one.recipe in offered and one.head in heads)
+    usual = tuple(
+        one
+        for one in usual
+        if one.recipe in offered and one.head in (None, *task.heads) and one.head != task.default_head(one.recipe)
+    )
     known = {one.name: one for one in usual}
     known |= {name: RaceCandidate(name=name, recipe=name) for name in offered if name not in known}
     for name in plan.models:
@@ -108,7 +111,7 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
     chosen = [*(known[name] for name in names), *([RaceCandidate(name=INIT)] if plan.init else [])]
     for one in chosen:  # raises for a recipe that cannot do the task
         if one.recipe:
-            task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.default_head()))
+            task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.default_head(one.recipe)))
     return tuple(chosen)
 
 
