@@ -9,7 +9,7 @@ sides compute the losses of the same batches from the same weights, where their 
 
     python -m benchmarks.gpu.training [lstm] [gpt] [translate] [--profile] [--quick] [--tiny] [--by-hand]
 
-With --by-hand the LSTM of torch.nn is also recorded as a CUDA graph; replaying it after ours was recorded has crashed.
+With --by-hand the LSTM of torch.nn is also recorded as a CUDA graph.
 With --tiny all sizes are tiny, to try the program; that also works without a GPU, where no graphs are recorded.
 
 Appends one line of JSON for each row of the tables to benchmarks/gpu/results.jsonl (or in $OUT), unless tiny.
