@@ -88,21 +88,27 @@ class _Hands:
 
     def _chosen(self, hand: list[int]) -> int:
         """The first card whose split is not ahead of its share; a split without rows comes first."""
+        shares, counts, total = self.used.shares, self.used.counts, self.used.total + 1
         for part in hand:
-            if not self.used.counts[part] and self.used.lack(part) >= ALMOST:
+            if not counts[part] and shares[part] * total >= ALMOST:
                 return part
         for part in hand:
-            if self.used.lack(part) >= 0:
+            if shares[part] * total >= counts[part]:
                 return part
         return max(hand, key=self.used.lack)
 
     def _new(self, name: str, own: _Counts) -> list[int]:
         """Ten cards: each goes to the split that lacks most, in the class and overall; then they are shuffled."""
-        bits, hand = draw(self.split.split_seed, name, own.total), list[int]()
+        bits, hand, dealt = draw(self.split.split_seed, name, own.total), list[int](), self.dealt
         for _ in range(BLOCK):
-            part = max(range(len(own.shares)), key=lambda part: own.lack(part) + self.dealt.lack(part))
+            of_class, of_all, counts = own.total + 1, dealt.total + 1, zip(own.counts, dealt.counts, strict=True)
+            lacks = [
+                (share * of_class - mine) + (share * of_all - every)
+                for share, (mine, every) in zip(own.shares, counts, strict=True)
+            ]
+            part = lacks.index(max(lacks))
             own.add(part)
-            self.dealt.add(part)
+            dealt.add(part)
             hand.append(part)
         for place in range(BLOCK - 1, 0, -1):  # Fisher and Yates; 64 bits are enough for 10! orders
             bits, other = divmod(bits, place + 1)

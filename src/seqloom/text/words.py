@@ -21,7 +21,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, repeat
 
 import msgspec
 import numpy as np
@@ -159,7 +159,7 @@ class WordSegmenter:
         numbers = self._numbers
         if self._or_lower:
             return [numbers.get(word) or numbers.get(word.lower(), UNKNOWN) for word in words]
-        return [numbers.get(word, UNKNOWN) for word in words]
+        return list(map(numbers.get, words, repeat(UNKNOWN)))
 
     def whole(self, words: Iterable[str]) -> list[str]:
         """Return the distinct new words that the pattern would not split."""
