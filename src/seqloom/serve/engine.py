@@ -360,8 +360,8 @@ class Engine:
     async def _tell_end(self, number: int, process: int | None) -> None:
         """Log how a worker has ended, which is known a moment after its socket has closed."""
         code = None
-        for _ in range(20 if process is not None else 0):
-            if (code := self._forks.ended(process)) is not None:
+        for _ in range(20):
+            if process is None or (code := self._forks.ended(process)) is not None:
                 break
             await asyncio.sleep(0.01)
         log.warning("worker %d is lost (%s); it is started again", number, how_it_ended(code))
