@@ -5,22 +5,26 @@ import os
 import signal
 import socket
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import seqloom
 from seqloom.decoding.pauses import pausing
 from seqloom.errors import ConfigError
+from seqloom.serve import dispatch, forkserver
 from seqloom.serve import engine as engine_module
-from seqloom.serve import forkserver
 from seqloom.serve.engine import Engine
 from seqloom.serve.forkserver import ForkServer
-from seqloom.serve.messages import LENGTH, StartWorker, framed, from_worker
-from seqloom.serve.refusals import Draining, Overloaded, Refusal, TimedOut, WaitedTooLong, WorkerLost
+from seqloom.serve.link import WorkerLink
+from seqloom.serve.messages import LENGTH, FromWorker, StartWorker, WorkerBegun, framed, from_worker
+from seqloom.serve.refusals import BadItem, Draining, Overloaded, Refusal, TimedOut, WaitedTooLong, WorkerLost
+from seqloom.serve.served import DeviceLost, answers_of
 from serve_common import SharedForks, close_to, serving, until
 
 pytestmark = pytest.mark.slow
@@ -276,6 +280,104 @@ def test_a_worker_that_hangs_is_replaced(
     asyncio.run(check())
 
 
+def test_a_worker_that_hangs_while_it_loads_is_replaced(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "POLL", 0.02)
+    listen, stopped, told = WorkerLink.listen, list[int](), list[str]()
+    for name in ("warning", "error"):
+        monkeypatch.setattr(engine_module.log, name, lambda text, *given: told.append(text % given))
+
+    async def stopping(link: WorkerLink, *given: Any) -> AsyncGenerator[FromWorker]:
+        async with aclosing(listen(link, *given)) as messages:
+            async for message in messages:
+                if isinstance(message, WorkerBegun) and len(stopped) == 1:
+                    os.kill(message.pid, signal.SIGSTOP)
+                    stopped.append(message.pid)
+                yield message
+
+    monkeypatch.setattr(WorkerLink, "listen", stopping)
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            monkeypatch.setattr(engine_module, "LONGEST_LOAD", 0.5)
+            stopped.append(0)  # the next one is stopped
+            os.kill(engine.worker_pids[0], signal.SIGKILL)
+            await until(lambda: len(stopped) == 2)
+            monkeypatch.setattr(engine_module, "LONGEST_LOAD", 0.1)
+            await until(lambda: engine.counters["worker_restarts_total"] == 2)
+            monkeypatch.setattr(engine_module, "LONGEST_LOAD", 60.0)
+            await until(lambda: engine.ready)
+            assert await classify(engine)
+            assert "worker 0 does not load its models; it is killed" in told
+            assert told.count("worker 0 is lost (killed by SIGKILL); it is started again") == 2
+
+    asyncio.run(check())
+
+
+def test_a_lost_gpu_ends_the_worker_and_a_full_one_does_not() -> None:
+    def failing(error: Exception) -> Any:
+        def compute(_: Any) -> Any:
+            raise error
+
+        return compute
+
+    for error in (RuntimeError("CUDA error: an illegal memory access was encountered"), torch.AcceleratorError("x")):
+        with pytest.raises(DeviceLost):
+            answers_of(failing(error), ["a", "b"])
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("shapes differ")):
+        assert all(answer.fault for answer in answers_of(failing(error), ["a", "b"]))
+
+
+def test_a_text_with_too_many_tokens_is_refused_alone(models: dict[str, Path], forks: SharedForks) -> None:
+    async def check() -> None:
+        async with serving({"tags": models["tags"]}, forks, max_tokens=50) as engine:
+            asked = [asyncio.ensure_future(engine.ask("tags", "tag", ["a " * count])) for count in (50, 51, 2)]
+            assert await asked[0] and await asked[2]
+            with pytest.raises(BadItem, match="more tokens or steps than the server lets a model read"):
+                await asked[1]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("name", ["tags", "reviews", "lm"])
+def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str, Path], forks: SharedForks) -> None:
+    """S17 on real models: an answer in time or a refusal, and others do not wait for longer."""
+    verb: Any = {"tags": "tag", "reviews": "classify", "lm": "generate"}[name]
+    options = {"max_new_tokens": 1} if name == "lm" else {}
+    odd = [one * (32_768 // len(one)) for one in ("^", "a", "_", "1", "a ", "a.", "\u00e9")]
+
+    async def check() -> None:
+        async with serving({name: models[name]}, forks) as engine:
+            await engine.ask(name, verb, ["a b"], options)
+            for text in odd:
+                began = time.perf_counter()
+                long = asyncio.ensure_future(engine.ask(name, verb, [text], options))
+                await asyncio.sleep(0)
+                assert await engine.ask(name, verb, ["a b"], options)
+                waited = time.perf_counter() - began
+                with suppress(BadItem):
+                    await long
+                assert waited < 1.0, f"{text[:2]!r}: {waited:.2f} s"  # 0.2 s on free cores
+
+    asyncio.run(check())
+
+
+def test_a_batch_of_long_texts_is_short(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for the end of a batch, so its bytes are bounded; one item is always sent."""
+    monkeypatch.setattr(dispatch, "BATCH_BYTES", 100)
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            texts = ["good " * 8, "fine " * 8, "bad " * 8, "good " * 40, "good"]  # 42, 42, 34, 203 and 5 bytes
+            assert len(await engine.ask("reviews", "classify", texts)) == 5
+            assert engine.counters["batches_total"] == 4
+
+    asyncio.run(check())
+
+
 def test_a_stream_that_is_closed_ends_the_work(models: dict[str, Path], forks: SharedForks) -> None:
     async def check() -> None:
         async with serving({"gru": models["gru"]}, forks) as engine:
@@ -445,7 +547,7 @@ def test_a_worker_ends_with_its_listener(models: dict[str, Path], forks: SharedF
     """However the listener ends: its socket closes."""
     link = forks.worker()
     link.setblocking(True)
-    link.sendall(framed(StartWorker(0, 1, "cpu", {"reviews": str(models["reviews"])})))
+    link.sendall(framed(StartWorker(0, 1, "cpu", {"reviews": str(models["reviews"])}, 4_096)))
     with link.makefile("rb") as stream:
         message = from_worker.decode(stream.read(int.from_bytes(stream.read(LENGTH), "big")))
     pid = message.pid  # type: ignore[union-attr]

@@ -322,6 +322,27 @@ def test_a_worker_that_starts_on_a_broken_folder_serves_the_other_models(
     asyncio.run(check())
 
 
+def test_a_folder_that_was_away_when_a_worker_started_is_loaded_when_it_is_back(
+    models: dict[str, Path], reviews: Path, forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not changed: the same files are back."""
+    monkeypatch.setattr(swap_module, "RETRY", 0.1)
+
+    async def check() -> None:
+        both = {"reviews": reviews, "scores": models["scores"]}
+        async with serving(both, forks) as engine:
+            (pid,) = engine.worker_pids
+            (reviews / "model").rename(reviews / ".away")
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.worker_pids not in ([pid], []))
+            assert not engine._links[0].serves("reviews")
+            (reviews / ".away").rename(reviews / "model")
+            await until(lambda: engine._links[0].serves("reviews"))
+            assert await engine.ask("reviews", "classify", ["a good film"])
+
+    asyncio.run(check())
+
+
 def test_documents_that_are_added_to_an_index_are_found(tmp_path: Path, forks: SharedForks) -> None:
     index = make_index(tmp_path)
 

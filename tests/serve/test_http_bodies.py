@@ -76,6 +76,16 @@ def test_a_body_that_cannot_be_used_is_refused_in_one_form(one: Server, name: st
     assert set(found) == {"error"} and {"code", "message"} <= set(found["error"]) <= {"code", "message", "field"}
 
 
+def test_a_stream_that_an_address_does_not_have_is_refused_by_name(one: Server) -> None:
+    status, answer = one.post("/v1/generate", {"texts": ["a"], "model": "writer", "stream": True})
+    assert status == 422 and answer["error"]["field"] == "stream" and "/v1/completions" in answer["error"]["message"]
+
+
+def test_a_translation_has_the_options_of_a_search_and_none_of_sampling() -> None:
+    names = set(request_kinds(ServingConfig())["translate"].__struct_fields__)
+    assert {"beam_size", "n_best", "length_penalty"} <= names and not {"temperature", "top_p", "num_samples"} & names
+
+
 def test_good_bodies(one: Server) -> None:
     for body in (
         GOOD,

@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from http_common import JSON, Server, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError
+from seqloom.serve import heads
 from seqloom.serve.keys import FAILURES, KeyRing, read_keys
 from seqloom.serve.openapi import REFUSED
 from seqloom.serve.policies import PolicyRoute, guarded, host_names
@@ -326,6 +327,9 @@ def test_paths_that_climb_lead_nowhere(one: Server, tmp_path: Path) -> None:
 
 def test_every_status_of_a_refusal_is_in_the_document(one: Server) -> None:
     document = one.ask("GET", "/openapi.json")[1]
+    assert {refusal.status for refusal in heads.REFUSALS.values()} <= set(REFUSED)
+    unwell = document["paths"]["/health"]["get"]["responses"]["503"]["content"]["application/json"]["schema"]
+    assert {"$ref": "#/components/schemas/HealthAnswer"} in unwell["anyOf"]
     for methods in document["paths"].values():
         for operation in methods.values():
             assert {str(status) for status in REFUSED} <= set(operation["responses"])

@@ -6,6 +6,8 @@ import re
 import shlex
 import shutil
 import signal
+import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -139,6 +141,83 @@ def check_process_list(one: Served) -> None:
     assert not [pid for pid, text in family.items() if KEY in text or KEY[::-1] in text]
 
 
+def worker_of(one: Served) -> int:
+    """The process with the models: the one that the forkserver has started; 0 if it is not there."""
+    try:
+        (forkserver,) = children_of(one.process.pid)
+        return max(children_of(forkserver), default=0)
+    except OSError:
+        return 0
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def check_kill(one: Served) -> None:
+    """S13: a killed worker costs at most the requests that it had, and is back at once."""
+    seen: list[int] = []
+    ends = threading.Event()
+
+    def client() -> None:
+        while not ends.is_set():
+            seen.append(one.post("/v1/classify", {"model": "reviews", "texts": ["a good film"]})[0])
+
+    clients = [threading.Thread(target=client) for _ in range(4)]
+    for thread in clients:
+        thread.start()
+    pid = worker_of(one)
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    while worker_of(one) in (0, pid):
+        assert time.monotonic() - began < 5
+        time.sleep(0.01)
+    before = len(seen)
+    while 200 not in seen[before:]:
+        assert time.monotonic() - began < 10
+        time.sleep(0.01)
+    ends.set()
+    for thread in clients:
+        thread.join()
+    assert set(seen) <= {200, 503} and seen.count(503) <= len(clients)
+    assert "worker 0 is lost (killed by SIGKILL); it is started again" in one.log.read_text()
+
+
+SOAK_SECONDS, WARM_UP = 600.0, 120.0
+HOSTILE = (b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100, b"POST /v1/classify HTTP/1.1\r\nhost: evil\r\n\r\n", b"POST /")
+
+
+def held_by(one: Served) -> tuple[float, int]:
+    """MiB of all processes of the server, and the open files of the listener."""
+    every = [one.process.pid, *children_of(one.process.pid), worker_of(one)]
+    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in every)
+    return pages * 4_096 / 2**20, len(list(Path(f"/proc/{one.process.pid}/fd").iterdir()))
+
+
+@pytest.mark.soak
+def test_ten_minutes_of_good_and_hostile_requests_leave_nothing_behind(models: dict[str, Path], tmp_path: Path) -> None:
+    """S19, in ten minutes: 5 % hostile requests, no error for the others, and memory and files stay as they are."""
+    with serving(tmp_path, f"reviews={models['reviews']}") as one:
+        port, samples = int(one.base.rpartition(":")[2]), list[tuple[float, float, int]]()
+        began, count, next_look = time.monotonic(), 0, WARM_UP
+        while (now := time.monotonic() - began) < SOAK_SECONDS:
+            count += 1
+            if count % 20 == 0:
+                with socket.create_connection(("127.0.0.1", port), 5) as hostile:
+                    hostile.sendall(HOSTILE[count // 20 % len(HOSTILE)])
+            else:
+                assert one.post("/v1/classify", {"texts": [f"a good film {count}"]})[0] == 200
+            if now > next_look:
+                samples.append((now, *held_by(one)))
+                next_look = now + 5
+        times, sizes, files = zip(*samples, strict=True)
+        half = len(sizes) // 2
+        growth = statistics.median(sizes[half:]) - statistics.median(sizes[:half])
+        hours = (statistics.median(times[half:]) - statistics.median(times[:half])) / 3_600
+        assert growth / hours < 1 or growth < 0.25, f"{growth:.2f} MiB more"  # the noise of allocators
+        assert max(files[half:]) <= max(files[:half]) + 4  # hostile connections that are just closing
+
+
 @pytest.mark.slow
 def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_path: Path) -> None:
     keys = tmp_path / "the keys.txt"
@@ -156,6 +235,7 @@ def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_p
         check_openai_client(one.base)
         check_page(one.base, tmp_path)
         check_limits(one)
+        check_kill(one)
         check_stop(one)
         log = one.log.read_text()
     assert "client=alice model=stories" in log

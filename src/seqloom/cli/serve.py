@@ -95,7 +95,19 @@ def _first_lines(engine: "Engine", config: ServingConfig, port: int) -> list[str
     base = f"http://{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}"
     cards = list(engine.models.values())
     lines = [f"{card.name}: {', '.join(sorted(card.abilities)) or card.task}" for card in cards]
-    return [*lines, f"listening on http://{host}:{port}; stop with Ctrl-C", "try:", f"  {_curl(cards, config, base)}"]
+    return [
+        *lines,
+        f"listening on {_address(config, base)}; stop with Ctrl-C",
+        "try:",
+        f"  {_curl(cards, config, base)}",
+    ]
+
+
+def _address(config: ServingConfig, base: str) -> str:
+    """Where the server listens: for all addresses of the machine, one that clients can use, and that there are more."""
+    if config.host not in ("0.0.0.0", "::"):
+        return base
+    return f"{base} and all other addresses of this machine"
 
 
 def _curl(cards: "list[ModelCard]", config: ServingConfig, base: str) -> str:

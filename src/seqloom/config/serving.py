@@ -22,6 +22,7 @@ Connections = Annotated[int, Meta(ge=1, le=1_000_000, examples=[1024])]
 BodyBytes = Annotated[int, Meta(ge=1_024, le=2**30, examples=[2**20])]
 Items = Annotated[int, Meta(ge=1, le=100_000, examples=[32])]
 Characters = Annotated[int, Meta(ge=1, le=2**30, examples=[32_768])]
+Tokens = Annotated[int, Meta(ge=1, le=2**30, examples=[4_096])]
 NewTokens = Annotated[int, Meta(ge=1, le=2**20, examples=[1_024])]
 Samples = Annotated[int, Meta(ge=1, le=1_024, examples=[16])]
 
@@ -84,6 +85,10 @@ class ServingConfig(Config, tag="serving", kw_only=True):
     max_characters: Annotated[
         Characters, Flag("Most characters of a text; more gets 422 (default: 32768).", "COUNT", LIMITS)
     ] = 32_768
+    max_tokens: Annotated[
+        Tokens,
+        Flag("Most tokens or steps that a model reads of a text or input; more gets 422 (default: 4096).", "N", LIMITS),
+    ] = 4_096
     max_new_tokens: Annotated[
         NewTokens, Flag("Most tokens that a request may ask to generate (default: 1024).", "COUNT", LIMITS)
     ] = 1_024

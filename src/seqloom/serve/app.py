@@ -22,7 +22,7 @@ from seqloom.serve.openai_routes import OpenAIRoutes, note
 from seqloom.serve.openapi import RouteOperation, openapi_document
 from seqloom.serve.policies import ANSWERS, FACTS, PUBLIC, Access, Policy, PolicyRoute, guarded, plain
 from seqloom.serve.refusals import ITEMS, Refusal, UnknownModel, naming, place_of
-from seqloom.serve.requests import VerbAnswer, items_of, options_of, request_kinds, require_short
+from seqloom.serve.requests import HealthAnswer, VerbAnswer, items_of, options_of, request_kinds, require_short
 from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # others are counted together
@@ -33,7 +33,7 @@ STOPPING = HttpRefusal(
     503, "stopping", "the server is stopping", "try again later", headers={"Retry-After": "5", "Connection": "close"}
 )
 TOLD = (  # limits that matter to clients
-    *("max_body_bytes", "max_items", "max_embedding_items", "max_characters"),
+    *("max_body_bytes", "max_items", "max_embedding_items", "max_characters", "max_tokens"),
     *("max_new_tokens", "max_samples", "max_beam_tokens", "total_seconds"),
 )
 SUMMARIES: dict[Verb, str] = {
@@ -82,7 +82,15 @@ class HttpApp:
             *OpenAIRoutes(self.engine, self.config).operations(),
             RouteOperation("GET", "/v1/models", FACTS, "List the models and their limits.", self._models),
             RouteOperation("GET", "/v1/models/{model}", FACTS, "Describe a model.", self._one_model),
-            RouteOperation("GET", "/health", PUBLIC, "Whether the server can answer.", self._health),
+            RouteOperation(
+                "GET",
+                "/health",
+                PUBLIC,
+                "Whether the server can answer.",
+                self._health,
+                answers=HealthAnswer,
+                also={503: HealthAnswer},
+            ),
             RouteOperation(
                 "GET", "/metrics", FACTS, "Counts for Prometheus.", self._metrics, media_types=("text/plain",)
             ),

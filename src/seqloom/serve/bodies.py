@@ -38,6 +38,7 @@ RANGES = (
     ("minLength", "maxLength", "of {} to {} characters"),
 )
 Typed = TypeVar("Typed", bound=msgspec.Struct)
+STREAM = "stream"
 TOO_DEEP = HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} levels", "use fewer brackets")
 
 
@@ -151,6 +152,8 @@ def _refusal(problem: str, kind: type[msgspec.Struct]) -> HttpRefusal:
     if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
         inner = f"{place}.{missing[1]}" if place else missing[1]
         return bad_value(inner, f"the field {inner} is missing", "add it")
+    if text == f"Object contains unknown field `{STREAM}`" and not place:  # people expect it; other names are not told
+        return bad_value(STREAM, "this address does not stream", "leave it out, or ask /v1/completions")
     if text.startswith("Object contains unknown field") and place:
         return bad_value(place, f"{place} has an unknown field", "leave it out")
     if text.startswith("Object contains unknown field"):

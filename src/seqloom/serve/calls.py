@@ -16,6 +16,7 @@ from seqloom.serve.refusals import ITEMS, BadItem, ModelFailed, Refusal
 
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
 KINDS = (GreedyConfig, SampleConfig, BeamConfig)
+SAMPLING = set(SampleConfig.__struct_fields__) - set(BeamConfig.__struct_fields__)
 CONTINUATION = 64  # most tokens of a continuation, if none are asked; as in `seqloom generate`
 DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__} - {"cuda_graphs"}  # rows come and go
 _encode = msgspec.msgpack.Encoder().encode

@@ -20,6 +20,8 @@ from seqloom.serve.link import Flight, SentBatch, WorkerLink
 from seqloom.serve.messages import CancelBatch, CancelPrompt, ComputeBatch, ContinuePrompt
 from seqloom.serve.refusals import Overloaded
 
+BATCH_BYTES = 1 << 14  # of items that are computed together: other requests wait for the end of a batch
+
 
 class Dispatcher:
     """The requests with items that no worker has, in two queues: of batches, and of prompts.
@@ -101,14 +103,22 @@ class Dispatcher:
         """Send a batch of the items of a request and of later ones that can share it."""
         room = max(1, self.config.max_batch // first.options.rows)
         flights: list[Flight] = []
+        size = 0
         for call in self._batches:
-            if call.key == first.key:
-                taken = range(call.next, min(len(call.items), call.next + room - len(flights)))
-                if not taken:
+            if call.key != first.key:
+                continue
+            taken = call.next
+            while taken < len(call.items) and len(flights) < room:
+                size += len(call.items[taken])
+                if size > BATCH_BYTES and flights:
                     break
+                flights.append(Flight(call, taken))
+                taken += 1
+            if taken > call.next:
                 self._begun(call)
-                flights += [Flight(call, index) for index in taken]
-                call.next = taken.stop
+                call.next = taken
+            if len(flights) == room or size > BATCH_BYTES:
+                break
         number = next(self._numbers)
         link.batches[first.options.decodes] = SentBatch(number, flights)
         items = [flight.call.items[flight.place] for flight in flights]

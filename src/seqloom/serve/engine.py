@@ -11,6 +11,7 @@ is replaced while its requests are refused. This process never imports torch and
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
@@ -22,7 +23,7 @@ from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError, DurableError
 from seqloom.serve.calls import Call, checked_options
 from seqloom.serve.dispatch import Dispatcher
-from seqloom.serve.forkserver import ForkServer
+from seqloom.serve.forkserver import DEVICE_LOST, ForkServer
 from seqloom.serve.link import Flight, WorkerLink
 from seqloom.serve.messages import (
     VERBS,
@@ -37,6 +38,7 @@ from seqloom.serve.messages import (
     TextPart,
     TokenUsage,
     Verb,
+    WorkerBegun,
     WorkerReady,
 )
 from seqloom.serve.refusals import (
@@ -55,6 +57,7 @@ __all__ = ["VERBS", "CountedAnswer", "Engine", "ModelCard", "TextPart", "TokenUs
 
 POLL = 1.0  # seconds between two looks at the workers
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
+LONGEST_LOAD = 300.0  # seconds in which a worker must have loaded its models
 HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
 COUNTED = (
     *("requests_total", "items_total", "batches_total", "batch_items_total", "steps_total", "tokens_total"),
@@ -105,6 +108,7 @@ class Engine:
         swap = HotSwap(self.paths, self._links, self._cards, self._counts)  # the folders as they are loaded
         for link in self._links:
             self._spawn(self._work(link))
+        self._spawn(self._watch())
         try:
             while not all(link.ready for link in self._links):
                 await asyncio.wait([self._broken], timeout=0.01)
@@ -114,7 +118,6 @@ class Engine:
             await self._close()
             raise
         self._broken = None
-        self._spawn(self._watch())
         self._spawn(swap.watch())
         return self
 
@@ -338,7 +341,7 @@ class Engine:
     async def _talk(self, link: WorkerLink) -> None:
         """Start a worker, and take its messages until it is gone."""
         models = {name: str(path) for name, path in self.paths.items()}
-        start = StartWorker(link.number, self.threads, self.config.device, models)
+        start = StartWorker(link.number, self.threads, self.config.device, models, self.config.max_tokens)
         async with aclosing(link.listen(self._forks.worker(), start)) as messages:
             async for message in messages:
                 self._received(link, message)
@@ -346,7 +349,7 @@ class Engine:
     def _lost(self, link: WorkerLink) -> None:
         if self._closed:
             return
-        log.warning("worker %d is lost; it is started again", link.number)
+        self._spawn(self._tell_end(link.number, link.process))
         self._counts["worker_restarts_total"] += 1
         if self._broken is not None and not self._broken.done():
             lost = DurableError("a worker ended while it loaded the models", fix="see the messages above")
@@ -354,12 +357,24 @@ class Engine:
         for flight in link.lose():
             flight.call.fail(WorkerLost("the worker that computed this request was lost", fix="try again"))
 
+    async def _tell_end(self, number: int, process: int | None) -> None:
+        """Log how a worker has ended, which is known a moment after its socket has closed."""
+        code = None
+        for _ in range(20):
+            if process is None or (code := self._forks.ended(process)) is not None:
+                break
+            await asyncio.sleep(0.01)
+        log.warning("worker %d is lost (%s); it is started again", number, how_it_ended(code))
+
     def _received(self, link: WorkerLink, message: FromWorker) -> None:
         match message:
             case BatchAnswers():
                 self._answered(link, message)
             case PromptProgress():
                 self._written(link, message)
+            case WorkerBegun(pid=pid):
+                link.process = pid
+                return
             case WorkerReady():
                 self._loaded(link, message)
             case StillWorking():
@@ -416,9 +431,24 @@ class Engine:
             await asyncio.sleep(POLL)
             now = asyncio.get_running_loop().time()
             for link in self._links:
-                if link.owes is not None and now - link.owes > self.config.total_seconds + HUNG:
-                    log.error("worker %d does not answer; it is killed", link.number)
+                longest = self.config.total_seconds + HUNG if link.ready else LONGEST_LOAD
+                if link.owes is not None and now - link.owes > longest:
+                    doing = "answer" if link.ready else "load its models"
+                    log.error("worker %d does not %s; it is killed", link.number, doing)
                     link.kill()
+
+
+def how_it_ended(code: int | None) -> str:
+    """An exit code in words.
+
+    >>> [how_it_ended(code) for code in (None, 1, 70, -9)]
+    ['how is not known', 'exit code 1', 'its GPU failed', 'killed by SIGKILL']
+    """
+    if code is None:
+        return "how is not known"
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return "its GPU failed" if code == DEVICE_LOST else f"exit code {code}"
 
 
 def _threads(workers: int) -> int:

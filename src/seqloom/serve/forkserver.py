@@ -16,19 +16,21 @@ import gc
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from contextlib import suppress
 
 FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a fork: a worker is a new process
 ASKED = b"w"
+ENDED = struct.Struct("=ii")  # a process number, and how it ended: as `Popen.returncode`
+DEVICE_LOST = 70  # exit code of a worker whose GPU has failed
 
 
 def main(descriptor: int) -> None:
     """Fork a worker for each socket that arrives, until the listener is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # they are meant for the listener, which lets requests end
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
     if FORKS:
         from seqloom.serve.worker import preload
 
@@ -36,6 +38,7 @@ def main(descriptor: int) -> None:
         gc.collect()
         gc.freeze()  # else the first collection in each worker would copy all memory
     with socket.socket(fileno=descriptor) as asked:
+        signal.signal(signal.SIGCHLD, lambda *_: _tell_ended(asked))
         while True:
             data, links, _, _ = socket.recv_fds(asked, 1, 1)
             if not data:
@@ -43,6 +46,13 @@ def main(descriptor: int) -> None:
             for link in links:
                 with suppress(OSError):  # no process or file is left: the listener sees a closed socket and tries again
                     _begin(link, asked)
+
+
+def _tell_ended(asked: socket.socket) -> None:
+    """Tell the listener how workers have ended; none is left as a zombie."""
+    with suppress(ChildProcessError, OSError):  # all are told, or the listener is gone
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            asked.send(ENDED.pack(found[0], os.waitstatus_to_exitcode(found[1])), socket.MSG_DONTWAIT)
 
 
 def _begin(link: int, asked: socket.socket) -> None:
@@ -62,12 +72,11 @@ def _begin(link: int, asked: socket.socket) -> None:
         return
     code = 1
     with suppress(BaseException):  # nothing may return into the loop of the parent
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        asked.close()
         from seqloom.serve.worker import main as work
 
-        asked.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        work(link)
-        code = 0
+        code = work(link)
     os._exit(code)
 
 
@@ -78,6 +87,7 @@ class ForkServer:
         self.threads = threads
         self.process: subprocess.Popen[bytes] | None = None
         self.asked: socket.socket | None = None
+        self._codes: dict[int, int] = {}  # of workers that have ended
 
     def start(self) -> None:
         """Start the process; it imports torch meanwhile."""
@@ -107,6 +117,14 @@ class ForkServer:
             raise
         ours.setblocking(False)
         return ours
+
+    def ended(self, pid: int) -> int | None:
+        """How a worker has ended: its exit code, or minus the signal that killed it; None if that is not known yet."""
+        if self.asked is not None:
+            with suppress(OSError):  # nothing is there
+                data = self.asked.recv(1 << 16, socket.MSG_DONTWAIT)
+                self._codes |= dict(ENDED.iter_unpack(data[: len(data) // ENDED.size * ENDED.size]))
+        return self._codes.pop(pid, None)
 
     def _pass_on(self, theirs: socket.socket) -> None:
         """Send one end of the pair to the process, which is started if it is not running."""

@@ -61,7 +61,8 @@ class WorkerLink:
 
     def _forget(self) -> None:
         self.writer: asyncio.StreamWriter | None = None
-        self.pid: int | None = None
+        self.process: int | None = None  # its number, from the start
+        self.pid: int | None = None  # the same, once its models are loaded
         self.cards: dict[str, ModelCard] = {}
         self.batches: dict[bool, SentBatch] = {}
         self.prompts: dict[int, Flight] = {}
@@ -95,7 +96,7 @@ class WorkerLink:
     async def listen(self, link: socket.socket, first: ToWorker) -> AsyncGenerator[FromWorker]:
         """Send a first message, and yield the messages of the worker until it is gone."""
         reader, self.writer = await asyncio.open_connection(sock=link)
-        self.send(first)
+        self.ask(first)
         with suppress(asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):  # the last: its memory is broken
             while True:
                 size = int.from_bytes(await reader.readexactly(LENGTH), "big")
@@ -139,6 +140,6 @@ class WorkerLink:
 
     def kill(self) -> None:
         """End the process. The socket is still open, so the process number is still its own."""
-        if self.pid is not None:
+        if self.process is not None:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.process, signal.SIGKILL)

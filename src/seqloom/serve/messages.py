@@ -2,6 +2,7 @@
 
 listener                                   worker
    │ ── StartWorker ─────────────────────────▶ │   loads all models
+   │ ◀──────────────────────────── WorkerBegun │   with its process number
    │ ◀──────────────────────────── WorkerReady │   with those that it cannot load
    │ ── ComputeBatch ────────────────────────▶ │   items of one model and verb, of several requests
    │ ◀─────────────────────────── StillWorking │   now and then, while a long text is decoded
@@ -65,6 +66,7 @@ class StartWorker(msgspec.Struct, frozen=True, tag=True):
     threads: int
     device: str
     models: dict[str, str]  # paths of folders by name
+    max_tokens: int  # that a model reads of an item
 
 
 class ComputeBatch(msgspec.Struct, frozen=True, tag=True):
@@ -118,6 +120,12 @@ class DiscardModel(msgspec.Struct, frozen=True, tag=True):
     """Forget the staged model."""
 
     number: int
+
+
+class WorkerBegun(msgspec.Struct, frozen=True, tag=True):
+    """The process is there and begins to load the models."""
+
+    pid: int
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag=True):
@@ -196,7 +204,7 @@ class ModelRefused(msgspec.Struct, frozen=True, tag=True):
 ToWorker = (
     StartWorker | ComputeBatch | CancelBatch | ContinuePrompt | CancelPrompt | StageModel | SwapModel | DiscardModel
 )
-FromWorker = WorkerReady | StillWorking | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
+FromWorker = WorkerBegun | WorkerReady | StillWorking | BatchAnswers | PromptProgress | ModelStaged | ModelRefused
 _encoder = msgspec.msgpack.Encoder()
 to_worker = msgspec.msgpack.Decoder(ToWorker)
 from_worker = msgspec.msgpack.Decoder(FromWorker)

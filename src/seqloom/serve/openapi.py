@@ -1,6 +1,7 @@
 """The OpenAPI document, made from the routes and the typed records that check requests: it cannot drift from them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,13 +21,16 @@ REFUSED = {
     413: "The body is too large.",
     414: "The address is too long.",
     415: "The body is not declared as JSON.",
+    417: "The expectation is not supported.",
     421: "The server does not answer under this host name.",
     422: "A field cannot be used.",
     429: "Too many requests are waiting, or too many had a wrong key.",
     431: "The headers are too large.",
     500: "The server failed.",
+    501: "The transfer encoding is not supported.",
     503: "No worker was free in time, or the server is stopping.",
     504: "The answer took too long.",
+    505: "The version of HTTP is not supported.",
 }
 
 
@@ -41,11 +45,12 @@ class RouteOperation(NamedTuple):
     reads: type[msgspec.Struct] | None = None
     answers: type[msgspec.Struct] | None = None
     media_types: tuple[str, ...] = ("application/json",)
+    also: Mapping[int, type[msgspec.Struct]] = MappingProxyType({})  # what else it answers, by status; no refusals
 
 
 def openapi_document(operations: Sequence[RouteOperation], *, has_keys: bool) -> dict[str, Any]:
     """Return the document of these routes."""
-    kinds = [kind for one in operations for kind in (one.reads, one.answers) if kind is not None]
+    kinds = [kind for one in operations for kind in (one.reads, one.answers, *one.also.values()) if kind is not None]
     _, components = msgspec.json.schema_components([*kinds, ErrorAnswer, OpenAIErrorAnswer], ref_template=REF)
     for kind in kinds:
         if INPUTS in kind.__struct_fields__:
@@ -77,6 +82,9 @@ def _described(one: RouteOperation, has_keys: bool) -> dict[str, Any]:
         str(status): {"description": text, "content": {"application/json": {"schema": _ref(error)}}}
         for status, text in REFUSED.items()
     }
+    for status, kind in one.also.items():
+        either = {"anyOf": [_ref(kind), _ref(error)]}
+        refused[str(status)]["content"] = {"application/json": {"schema": either}}
     found["responses"] = {"200": {"description": "The answer.", "content": content}} | refused
     if has_keys and one.policy.needs_key:
         found["security"] = [{"key": []}]

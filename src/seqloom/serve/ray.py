@@ -29,7 +29,7 @@ from seqloom.serve.requests import items_of, require_short
 
 PASSED_ON = (
     *("device", "max_batch", "max_waiting", "queue_seconds", "total_seconds"),
-    *("max_items", "max_characters", "max_new_tokens", "max_samples", "max_beam_tokens"),
+    *("max_items", "max_characters", "max_tokens", "max_new_tokens", "max_samples", "max_beam_tokens"),
 )
 MOST_GPUS = 64  # of a replica
 

@@ -15,7 +15,7 @@ from seqloom.config.options import own
 from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.serve.answers import bad_value
 from seqloom.serve.bodies import of_type
-from seqloom.serve.calls import DECODING_OPTIONS
+from seqloom.serve.calls import DECODING_OPTIONS, SAMPLING
 from seqloom.serve.messages import VERBS, ItemField, Verb
 
 MAX_STOPS, MAX_STOP_LENGTH, MAX_CONDITIONS = 16, 256, 16
@@ -41,6 +41,12 @@ class VerbAnswer(msgspec.Struct):
 
     model: str
     outputs: list[Any]
+
+
+class HealthAnswer(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether the server can answer."""
+
+    status: str
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,7 +94,10 @@ def request_kinds(config: ServingConfig) -> dict[Verb, type[msgspec.Struct]]:
     decoding = _decoding(config)
     options: dict[Verb, list[Field]] = {
         "generate": [one for one in decoding if one[0] != "coverage_penalty"],
-        "translate": [*decoding, _optional("replace_unknown", bool, "Copy unknown words from the source.")],
+        "translate": [
+            *(one for one in decoding if one[0] not in SAMPLING),  # a translation is searched
+            _optional("replace_unknown", bool, "Copy unknown words from the source."),
+        ],
         "search": [
             _optional("top_k", Annotated[int, Meta(ge=1, le=MAX_HITS)], "Number of documents to return."),
             _optional("where", _texts(MAX_CONDITIONS), 'Filters such as "year>=2000" or "lang=en".'),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 
 from seqloom.bundle import identity_of
 from seqloom.config.decoding import decoding
@@ -27,6 +28,7 @@ from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
 from seqloom.text.segmenter import require_whole
 
 TOO_LONG = "the input is longer than the model can read", "shorten it; the model has `positions` in the list of models"
+TOO_MANY = "the input has more tokens or steps than the server lets a model read", "send it in parts"
 NO_TEXT = "expected text", "give a string"
 UNABLE = "the model cannot use this", "give what it was trained on: `input` in the list of models says what"
 NUMBERS = "expected finite numbers, in lists of the shape that the model was trained on", "check numbers and lists"
@@ -56,10 +58,15 @@ class UnusableError(SeqloomError):
         self.field = field
 
 
-class ServedModel:
-    """A trained model with the verbs of its task."""
+class DeviceLost(BaseException):  # no error of a batch: nothing may catch it and go on
+    """The GPU has failed, and everything that this process asks of it will fail too: the worker must end."""
 
-    def __init__(self, name: str, path: Path, device: str) -> None:
+
+class ServedModel:
+    """A trained model with the verbs of its task. It reads at most `max_tokens` of an item; more is refused."""
+
+    def __init__(self, name: str, path: Path, device: str, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
         self.model: LoadedModel = load(path, device=device)
         self.running: ContinuousBatch | None = None  # the prompts that are continued
         task, kind = self.model.task, self.model.task.input_spec.schema.input
@@ -96,12 +103,19 @@ class ServedModel:
 
     def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The answers of items, in order; SeqloomError for one that the model cannot use."""
+        self._require_short(items)
         if verb == "embed":
             found = zip(self.model.embed(items), self.model.count_tokens(items), strict=True)
             return [ItemAnswer({"vector": row.tolist()}, read=tokens) for row, tokens in found]
         if verb in ("generate", "translate"):
             return [ItemAnswer(one) for one in self._write(verb, items, options)]
         return [ItemAnswer(one.to_json()) for one in self.model.predict(items)]
+
+    def _require_short(self, items: Sequence[Any]) -> None:
+        """Refuse an item that would keep the worker busy for long; only items that may be one are counted."""
+        doubtful = [item for item in items if most_tokens(item) > self.max_tokens]
+        if doubtful and max(self.model.count_tokens(doubtful)) > self.max_tokens:
+            raise UnusableError(*TOO_MANY)
 
     def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
         if verb == "generate" and not all(isinstance(item, str) for item in items):
@@ -120,6 +134,7 @@ class ServedModel:
         if not isinstance(prompt, str):
             raise UnusableError(*NO_TEXT)
         require_whole(prompt, "the prompt")
+        self._require_short([prompt])
         try:
             rows = task.rows(self.model.model, prompt, number)
         except DataError:
@@ -185,9 +200,24 @@ class ServedIndex:
 AnyServed = ServedModel | ServedIndex
 
 
-def open_served(name: str, path: str, device: str) -> AnyServed:
+def most_tokens(item: Any) -> int:
+    """More tokens or steps than an item has, found without a tokenizer: a token has at least a byte.
+
+    >>> most_tokens("a b"), most_tokens(["some", "words"]), most_tokens([[0.5], [1.0]])
+    (3, 9, 2)
+    """
+    if isinstance(item, str):
+        return len(item.encode(errors="replace"))
+    if isinstance(item, dict):
+        return sum(most_tokens(value) for value in item.values())
+    texts = [one for one in item if isinstance(one, str)] if isinstance(item, list) else []
+    return sum(map(most_tokens, texts)) if texts else len(item) if isinstance(item, list) else 1
+
+
+def open_served(name: str, path: str, device: str, max_tokens: int) -> AnyServed:
     """Load a model or an index and let it answer once; SeqloomError if it is broken."""
-    served = ServedIndex(name, Path(path), device) if is_index(Path(path)) else ServedModel(name, Path(path), device)
+    place = Path(path)
+    served = ServedIndex(name, place, device) if is_index(place) else ServedModel(name, place, device, max_tokens)
     if not served.card.abilities:
         raise ConfigError(f"a model of the task {served.card.task} cannot be served", fix="use `seqloom predict`")
     served.check()
@@ -210,9 +240,18 @@ def answers_of(compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequ
     try:
         return compute(items)
     except Exception as error:
+        require_device(error)
         if len(items) == 1:
             return [refused(error)]
     return [answer for item in items for answer in answers_of(compute, [item])]
+
+
+def require_device(error: Exception) -> None:
+    """Raise DeviceLost if an error says that the GPU is lost to this process, as after an illegal access to memory."""
+    is_full = isinstance(error, torch.OutOfMemoryError)  # others still fit
+    told = isinstance(error, torch.AcceleratorError) or (isinstance(error, RuntimeError) and "CUDA error" in str(error))
+    if told and not is_full:
+        raise DeviceLost(place_of(error)) from error
 
 
 def refused(error: Exception) -> ItemAnswer:

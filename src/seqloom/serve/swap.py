@@ -26,6 +26,7 @@ from seqloom.serve.watch import Mark, mark_of, version_of
 
 POLL = 1.0  # seconds between two looks at the folders
 LONGEST_LOAD = 300.0  # seconds after which a worker that has not loaded a new version is not waited for
+RETRY = 5.0  # seconds between two tries to load a folder that a worker could not load when it started
 log = logging.getLogger("seqloom.serve")
 
 
@@ -49,6 +50,7 @@ class HotSwap:
         self.seen = dict(self.settled)  # at the last look
         self.told: dict[str, Mark] = {}  # the version of which a line of the log says that it is refused
         self.numbers = count(1)
+        self.tried: dict[str, float] = {}  # when a worker that lacks the model was last asked to load it
 
     async def watch(self) -> None:
         """Look at the folders every second."""
@@ -63,11 +65,22 @@ class HotSwap:
     async def _look(self, name: str) -> None:
         mark = await asyncio.to_thread(mark_of, self.paths[name])
         still, self.seen[name] = mark == self.seen[name], mark
-        if mark is None or not still or mark == self.settled[name]:
+        if mark is None or not still:
             return
         links = [link for link in self.links if link.ready]
+        if mark == self.settled[name]:  # but it may have been away for a moment, just when a worker started
+            links = self._lacking(name, links)
         if links and await self._swap(name, mark, links):
             self.settled[name] = mark
+
+    def _lacking(self, name: str, links: Sequence[WorkerLink]) -> list[WorkerLink]:
+        """The workers that could not load a folder; none if they were asked to a moment ago."""
+        lacking = [link for link in links if not link.serves(name)]
+        now = asyncio.get_running_loop().time()
+        if not lacking or now - self.tried.get(name, -RETRY) < RETRY:
+            return []
+        self.tried[name] = now
+        return lacking
 
     async def _swap(self, name: str, mark: Mark, links: Sequence[WorkerLink]) -> bool:
         """Load a version in every worker; if all can, swap, else keep the old one. False: it must be tried again."""

@@ -28,6 +28,7 @@ from seqloom.decoding.answers import GrowingText
 from seqloom.decoding.continuous import ContinuousRow
 from seqloom.decoding.pauses import pausing
 from seqloom.errors import SeqloomError
+from seqloom.serve.forkserver import DEVICE_LOST
 from seqloom.serve.messages import (
     LENGTH,
     BatchAnswers,
@@ -47,12 +48,13 @@ from seqloom.serve.messages import (
     StillWorking,
     SwapModel,
     ToWorker,
+    WorkerBegun,
     WorkerReady,
     framed,
     to_worker,
 )
 from seqloom.serve.refusals import place_of
-from seqloom.serve.served import AnyServed, answers_of, open_served, refused
+from seqloom.serve.served import AnyServed, DeviceLost, answers_of, open_served, refused, require_device
 from seqloom.tasks.task import TASKS
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
@@ -94,10 +96,12 @@ class ModelWorker:
         self.aside = 0.0  # seconds in pauses of batches
         self.ends = False
         self.device = "cpu"
+        self.max_tokens = 0  # of an item
 
     def run(self) -> None:
         """Answer until the listener is gone."""
         threading.Thread(target=self._receive, daemon=True).start()
+        self._send(WorkerBegun(os.getpid()))
         with suppress(Stopped):
             while True:
                 self._take(wait=not self.prompts)
@@ -157,13 +161,14 @@ class ModelWorker:
     def _start(self, asked: StartWorker) -> None:
         """Load all models. One that cannot be loaded is reported; the others are served."""
         torch.set_num_threads(asked.threads)
+        self.max_tokens = asked.max_tokens
         if torch.cuda.device_count() > 1:
             os.environ[LOCAL_RANK] = str(asked.number % torch.cuda.device_count())
         broken = dict[str, tuple[str, str]]()
         for name, path in asked.models.items():
             try:
                 self.device = str(choose_device(asked.device, "float32").torch)  # type: ignore[arg-type]
-                self.models[name] = open_served(name, path, self.device)
+                self.models[name] = open_served(name, path, self.device, self.max_tokens)
             except Exception as error:
                 broken[name] = _why(error)
         gc.collect()
@@ -173,7 +178,8 @@ class ModelWorker:
     def _stage(self, asked: StageModel) -> None:
         """Load a new version of a model, in a thread of its own."""
         try:
-            self.inbox.put((asked.number, open_served(asked.name, asked.path, self.device)))
+            served = open_served(asked.name, asked.path, self.device, self.max_tokens)
+            self.inbox.put((asked.number, served))
         except Exception as error:
             self.inbox.put(ModelRefused(asked.number, *_why(error)))
 
@@ -219,6 +225,7 @@ class ModelWorker:
                 return
             answer = UNLOADED if served is None else served.written(rows)
         except Exception as error:
+            require_device(error)
             answer = refused(error)
         self._send(PromptProgress([PromptNews(asked.id, answer=answer, finish_reason="length")], 0, 0.0))
 
@@ -238,6 +245,7 @@ class ModelWorker:
                 assert served.running is not None, "a running prompt has a batch"
                 rows += len(served.running.step())
             except Exception as error:  # no row of this batch can go on
+                require_device(error)
                 self._abandon(served, refused(error))
         news = [found for prompt in self.prompts.values() if (found := prompt.news()) is not None]
         for one in news:
@@ -264,14 +272,18 @@ def preload() -> None:
         pkgutil.resolve_name(place)
 
 
-def main(descriptor: int) -> None:
-    """Work for the listener at the other end of this socket."""
+def main(descriptor: int) -> int:
+    """Work for the listener at the other end of this socket; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):  # they are meant for the listener, which lets requests end
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as link:
         link.setblocking(True)
-        ModelWorker(link).run()
+        try:
+            ModelWorker(link).run()
+        except DeviceLost:
+            return DEVICE_LOST
+    return 0
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    sys.exit(main(int(sys.argv[1])))

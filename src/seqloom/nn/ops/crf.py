@@ -176,37 +176,61 @@ def span_probabilities(
     if not chosen:
         return found
     rows = torch.tensor(chosen, device=scores.device)
+    times = lengths[rows]
     # In float64, because these are differences of sums over thousands of elements.
-    scores, valid = _without_padding(scores[rows].double(), lengths[rows])
+    scores, _ = _without_padding(scores[rows].double(), times)
     start, between, end = transitions.filled(_IMPOSSIBLE, scores.dtype)
-    before, behind = [start + scores[:, 0]], [end.expand(len(rows), -1)]  # [B,K] each
-    for t in range(1, scores.shape[1]):
-        moved = scores[:, t] + torch.logsumexp(before[-1][:, :, None] + between, dim=1)
-        before.append(torch.where(valid[:, t, None], moved, before[-1]))
-    every = torch.logsumexp(before[-1] + end, dim=1).tolist()
-    for t in range(scores.shape[1] - 1, 0, -1):
-        moved = torch.logsumexp(between + (scores[:, t] + behind[-1])[:, None, :], dim=2)
-        behind.append(torch.where(valid[:, t, None], moved, behind[-1]))
-    forward, backward = torch.stack(before, dim=1).cpu(), torch.stack(behind[::-1], dim=1).cpu()  # [B,T,K]
-    scores, between = scores.cpu(), between.cpu()
+    # Backward is forward through the reversed rows, so both are one loop.
+    places = torch.arange(scores.shape[1], device=scores.device)
+    order = (times[:, None] - 1 - places).clamp(min=0)[:, :, None].expand_as(scores)  # [B,T,K]
+    ways = torch.cat([scores, scores.gather(1, order)])  # [2B,T,K]
+    begins = torch.cat([start.expand(len(rows), -1), end.expand(len(rows), -1)])
+    moves = torch.cat([between.expand(len(rows), -1, -1), between.T.expand(len(rows), -1, -1)])
+    forward, backward = _sums(ways, begins, moves).chunk(2)
+    backward = backward.gather(1, order)  # of the paths from an element on, with its own score
+    last = forward.gather(1, (times - 1)[:, None, None].expand(-1, 1, scores.shape[2])).squeeze(1)
+    every = torch.logsumexp(last + end, dim=1).tolist()
+    scores, forward, backward, between, end = (one.cpu() for one in (scores, forward, backward, between, end))
     for at, row in enumerate(chosen):
-        stop = int(lengths[row])
-        for span in spans[row]:
-            parts = (scores[at, :stop], between, forward[at, :stop], backward[at, :stop])
-            found[row].append(min(1.0, math.exp(float(_inside(*parts, span)) - every[at])))
+        parts = (scores[at, : int(lengths[row])], between, forward[at], backward[at], end)
+        found[row] = [min(1.0, math.exp(one - every[at])) for one in _inside(*parts, spans[row]).tolist()]
     return found
 
 
-def _inside(scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, span: SpanScore) -> Tensor:
-    """log of the sum over all paths with exactly this span."""
-    tags = torch.tensor(span.tags)
-    places = torch.arange(span.start + 1, span.stop)
-    way = before[span.start, tags[0]] + (between[tags[:-1], tags[1:]] + scores[places, tags[1:]]).sum()
-    if span.stop == len(scores):
-        return way + behind[-1, tags[-1]]
-    following = between[tags[-1]] + scores[span.stop] + behind[span.stop]
-    following[list(span.longer)] = _IMPOSSIBLE
-    return way + torch.logsumexp(following, dim=0)
+def _sums(scores: Tensor, start: Tensor, between: Tensor) -> Tensor:
+    """[B,T,K] log of the sums over all paths to each tag; elements past the length are ignored by the caller."""
+    elements = scores.transpose(0, 1).contiguous()  # [T,B,K]
+    sums = torch.empty_like(elements)
+    torch.add(start, elements[0], out=sums[0])
+    moved = between.transpose(1, 2).contiguous()  # [B,K,K] to j, from i
+    for before, after, element in zip(sums, sums[1:], elements[1:], strict=False):
+        torch.logsumexp(before[:, None, :] + moved, dim=2, out=after)
+        after.add_(element)
+    return sums.transpose(0, 1)
+
+
+def _inside(
+    scores: Tensor, between: Tensor, before: Tensor, behind: Tensor, end: Tensor, spans: Sequence[SpanScore]
+) -> Tensor:
+    """log of the sums over all paths with exactly each of these spans."""
+    firsts, lasts = torch.tensor([(span.tags[0], span.tags[-1]) for span in spans]).T
+    starts, stops = torch.tensor([(span.start, span.stop) for span in spans]).T
+    way = before[starts, firsts]
+    steps = [
+        (number, span.start + place, span.tags[place - 1], span.tags[place])
+        for number, span in enumerate(spans)
+        for place in range(1, len(span.tags))
+    ]
+    if steps:
+        numbers, places, origins, tags = torch.tensor(steps).T
+        way.index_add_(0, numbers, between[origins, tags] + scores[places, tags])
+    is_last = stops == len(scores)
+    following = between[lasts] + behind[stops.clamp(max=len(scores) - 1)]  # [N,K]
+    longer = [(number, tag) for number, span in enumerate(spans) for tag in span.longer]
+    if longer:
+        numbers, tags = torch.tensor(longer).T
+        following[numbers, tags] = _IMPOSSIBLE
+    return way + torch.where(is_last, end[lasts], torch.logsumexp(following, dim=1))
 
 
 class _Messages(NamedTuple):
