@@ -482,7 +482,7 @@ def values_of(config: Any, name: str) -> Iterator[Any]:
 
     >>> from seqloom import recipes
     >>> list(values_of(recipes.language_model("gpt", vocab_size=9, size="nano"), "vocab_size"))
-    [9]
+    [9, 9]
     """
     if isinstance(config, Config):
         for field in config.__struct_fields__:
