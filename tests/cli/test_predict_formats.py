@@ -54,6 +54,12 @@ def test_a_table_and_plain_text_say_what_the_objects_say(run: Path) -> None:
         assert {name: float(row[f"scores.{name}"]) for name in one["scores"]} == one["scores"]
 
 
+def test_ids_are_a_column_also_if_the_first_one_is_empty(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("id,text\n,good\nb,bad\n")
+    table = predict(run, tmp_path / "new.csv", "--output-format", "csv").stdout.splitlines()
+    assert [one["id"] for one in csv.DictReader(table)] == ["", "b"]
+
+
 @pytest.mark.parametrize("rule", ["--no-skip-bad-rows", "--skip-bad-rows"])
 def test_a_table_has_a_column_for_errors_only_where_bad_rows_are_told(run: Path, rule: str) -> None:
     head = predict(run, "-", "--output-format", "csv", rule, given="good\n").stdout.splitlines()[0]

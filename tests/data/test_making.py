@@ -262,7 +262,7 @@ def test_what_was_remarked_in_a_bad_row_is_not_told() -> None:
 
 
 def test_ids_are_what_a_column_holds() -> None:
-    assert one("text label", ("a", "x")).id == ""
+    assert one("text label", ("a", "x")).id is None
     assert one("text label id", ("a", "x", "q7")).id == "q7"
     assert one("text label key", ("a", "x", 9), id="key").id == "9"
 

@@ -52,6 +52,8 @@ def test_every_branch_has_a_fate_and_a_parent_that_went_on(tree: BeamTreeView) -
         assert (branch.score is not None) == (branch.status == "finished")
     for step in steps:
         assert sum(branch.step == step and branch.status == "kept" for branch in tree.branches) <= tree.beam_size
+    for step in steps - {max(steps)}:  # as many are left out as are kept or finished
+        assert sum(branch.step == step for branch in tree.branches) == 2 * tree.beam_size
     assert any(branch.status == "pruned" for branch in tree.branches)
 
 

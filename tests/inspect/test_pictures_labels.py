@@ -17,6 +17,7 @@ from seqloom.inspect.flow import Flow, reach_text
 from seqloom.inspect.gates import gates
 from seqloom.inspect.gradients import gradients
 from seqloom.inspect.graphs.diagram import Diagram
+from seqloom.inspect.graphs.recording import summary, summary_text, told
 from seqloom.inspect.heads import heads
 from seqloom.inspect.inspector import Inspection
 from seqloom.inspect.map_page import MapCanvas
@@ -80,6 +81,7 @@ def test_gates_of_a_short_text_are_one_table_with_one_scale_and_the_caption_name
     table = gates(subject, reading).figures()[0]
     assert isinstance(table, Matrix) and len(table.rows) == 6 + 3 and table.span == (-1.0, 1.0)
     assert "whose hidden state varies most" in table.caption and "from 0 (closed) to 1 (open)" in table.caption
+    assert "A forget gate of 1 keeps the old cell state" in table.caption
     asked = gates(subject, reading, unit=3)
     assert asked.figures()[0].caption.startswith(f"Unit 3 of {asked.values.shape[2]}, and the mean")
     several = gates(subject, reading, unit=3, gate="forget").figures()[0]
@@ -186,6 +188,24 @@ def test_every_edge_of_an_expression_shows_its_local_derivative() -> None:
         "no number hides another, also where lines cross"
     )
     assert "c (local derivative 5)" in diagram.text()
+
+
+def test_gradients_say_where_their_axes_begin_and_in_which_direction_a_factor_holds(task: Task) -> None:
+    subject = subject_of(task, "gru")
+    curve = gradients(subject, read(subject, TEXT)).figures()[0]
+    assert (
+        isinstance(curve, Line)
+        and curve.y_label.endswith("log scale")
+        and "per token toward the start" in curve.caption
+    )
+    assert curve.x_label.startswith("token, from 0 (“")
+
+
+def test_ids_have_a_range_and_no_norm() -> None:
+    import torch
+
+    assert told(summary([torch.arange(9)])) == "from 0 to 8" and "norm" not in summary_text(summary([torch.arange(99)]))
+    assert told(summary([torch.ones(9)])) == "norm 3"
 
 
 def test_edges_between_tensors_tell_the_shapes_of_their_derivative() -> None:

@@ -150,6 +150,14 @@ def test_the_report_shows_curves_scores_confusion_answers_data_configuration_and
         assert words in page
 
 
+def test_a_smoothed_training_loss_says_that_the_dev_loss_is_not_smoothed(tmp_path: Path) -> None:
+    model = recipes.classifier("gru", inputs=TokensConfig(vocab_size=50), num_classes=3, size="nano")
+    said = "and label smoothing 0.1, which raises it; the dev loss has neither."
+    smoothed = run_folder(tmp_path / "smoothed", model=with_setting(model, "label_smoothing", 0.1))
+    assert said in report_html(summary_of(smoothed))
+    assert "label smoothing 0" not in report_html(summary_of(run_folder(tmp_path / "plain", model=model)))
+
+
 def test_the_report_needs_nothing_from_outside(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run")))
     found = Elements(page)

@@ -64,7 +64,7 @@ def output_format_of(asked: str | None, out: Path | None) -> OutputFormat:
 
 def prediction_line(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> PredictionLine:
     """Return the line of a prediction, with the id of its row or its position in the file."""
-    name = {"id": example.id} if example.id else {}
+    name = {} if example.id is None else {"id": example.id}
     # A text as it was read; the text of a text in words; both texts of a pair.
     given = {"input": getattr(example.input, "text", example.input)} if with_input else {}
     return PredictionLine(

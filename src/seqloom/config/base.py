@@ -477,6 +477,24 @@ def with_dropout(config: AnyConfig, rate: float) -> AnyConfig:
     return _changed(config, lambda field, current: rate if current and field.endswith(DROPOUT) else current)
 
 
+def values_of(config: Any, name: str) -> Iterator[Any]:
+    """The values of every setting of this name in all parts of a configuration.
+
+    >>> from seqloom import recipes
+    >>> list(values_of(recipes.language_model("gpt", vocab_size=9, size="nano"), "vocab_size"))
+    [9, 9]
+    """
+    if isinstance(config, Config):
+        for field in config.__struct_fields__:
+            value = getattr(config, field)
+            if field == name:
+                yield value
+            yield from values_of(value, name)
+    elif isinstance(config, tuple):
+        for one in config:
+            yield from values_of(one, name)
+
+
 def dropouts(config: Any) -> Iterator[float]:
     """The dropout rates above 0 in all parts of a configuration."""
     parts = config if isinstance(config, tuple) else ()

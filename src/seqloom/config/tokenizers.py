@@ -40,7 +40,8 @@ class TokenizerConfig(Config, kw_only=True):
     lowercase: Annotated[
         bool,
         Flag(
-            "Lowercase the text (default: keep the case; a tagger that reads characters drops it in words).",
+            "Lowercase the text (default: keep the case; a tagger that reads characters drops it in words, and linear "
+            "in texts).",
             panel=TOKENS,
             negatable=True,
         ),

@@ -86,7 +86,7 @@ def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeEx
         for column, code, text, fix, times in remarks:
             ledger.warn(code, text, table.locate(record, column), fix, times)
         remarks.clear()
-        name = "" if roles.id is None else str(values[roles.id])
+        name = None if roles.id is None else str(values[roles.id])
         yield MadeExample(Example(given, wanted, name, Place(record.path, record.line)), record)
 
 

@@ -82,7 +82,7 @@ class TextReader(StreamReader):
             ended = passage.text.endswith("\n")
             self.ledger.rows += len(lines)
             yield [
-                Example(line if number == len(lines) and not ended else f"{line}\n", None, "", place)
+                Example(line if number == len(lines) and not ended else f"{line}\n", None, None, place)
                 for number, line in enumerate(lines, 1)
                 for place in [Place(str(self.path), passage.first_line + number - 1)]
             ]
@@ -128,7 +128,7 @@ def given_elements(values: Iterable[Any], kind: InputKind, ledger: Ledger, *, fl
         records = (Record((cell,), "stream", line) for line, cell in enumerate(cells, number))
         if flows:
             ledger.rows += len(some)
-            yield [Example(f"{_line(one.values[0])}\n", None, "", Place(one.path, one.line)) for one in records]
+            yield [Example(f"{_line(one.values[0])}\n", None, None, Place(one.path, one.line)) for one in records]
         else:
             ledger.rows += len(some)
             yield list(examples_of(Table(("element",), records), kind, (0,), ledger))

@@ -104,5 +104,5 @@ class Example(NamedTuple):
 
     input: Input
     target: Target
-    id: str  # empty if the data has no ids
+    id: str | None  # None if the data has no ids
     place: Place

@@ -7,8 +7,10 @@
 The tree is recorded during the real search: `seqloom.decoding.beam.search` takes a class that records every candidate.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -47,7 +49,7 @@ class BeamStep(NamedTuple):
 
 
 class WatchedSearch(BeamSearch):
-    """A search that records every candidate."""
+    """A search that records its candidates: at least twice as many as it keeps, if there are so many."""
 
     def __init__(self, *asked: Any) -> None:
         super().__init__(*asked)
@@ -62,8 +64,10 @@ class WatchedSearch(BeamSearch):
                 seen.append(one)
                 yield one
 
-        before = len(self.found)
-        super().advance(remembered(), cost_of)
+        before, following = len(self.found), remembered()
+        super().advance(following, cost_of)
+        # The search stops at the first candidate that it does not need; those that it left out are worth seeing.
+        deque(islice(following, max(0, 2 * self.how.beam_size - len(seen))), maxlen=0)
         scores = iter(self.found[before:])
         self.rounds.append([self._looked(rank, one, scores) for rank, one in enumerate(seen)])
 

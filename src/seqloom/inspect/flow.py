@@ -270,7 +270,7 @@ def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance be
             for name, flow in named
         ],
         x_label="distance in tokens",
-        y_label="norm of the gradient",
+        y_label="norm of the gradient, log scale",
         y_axis="log",
     )
 

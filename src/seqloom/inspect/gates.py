@@ -34,6 +34,10 @@ from seqloom.report.figures.matrix import Matrix
 from seqloom.report.numbers import number, share
 
 MEMORY = ("forget", "update")  # the gates that decide how much of the state is kept
+KEEPS = {
+    "forget": "A forget gate of 1 keeps the old cell state, 0 erases it.",
+    "update": "An update gate of 1 keeps the old hidden state, 0 replaces it by the candidate.",
+}
 STATES = ("cell", "hidden")
 SHUT, OPEN = 0.1, 0.9
 TABLE_UNITS = 12  # rows of a table that shows numbers
@@ -113,8 +117,8 @@ class GatesView(View):
         return Matrix(
             title=f"Gates and states, {short_name(self.layer)}",
             caption=f"Unit {self.unit} of {self.values.shape[2]}{most}, and the mean over all units. Gates are from 0 "
-            f"(closed) to 1 (open); colors from {number(-reach)} to {number(reach)}. gate={self._memory_gate} shows "
-            "that gate of several units, unit=0 another unit.",
+            f"(closed) to 1 (open); colors from {number(-reach)} to {number(reach)}. {KEEPS[self._memory_gate]} "
+            f"gate={self._memory_gate} shows that gate of several units, unit=0 another unit.",
             values=[row.tolist() for row in rows.values()],
             rows=list(rows),
             columns=self.tokens,
@@ -129,7 +133,7 @@ class GatesView(View):
         return Matrix(
             title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
             caption=f"{first} of {every} units whose hidden state varies most. Colors from {number(low)} to "
-            f"{number(high)}.",
+            f"{number(high)}.{_keeps(name)}",
             values=self.of(name)[:, units].T.tolist(),
             rows=[f"unit {unit}" for unit in units],
             columns=self.tokens,
@@ -141,7 +145,7 @@ class GatesView(View):
         blocks = f" Each column is the mean of {width} tokens." if width > 1 else ""
         return HeatMap(
             title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
-            caption=f"Units sorted by memory length, longest first.{blocks}",
+            caption=f"Units sorted by memory length, longest first.{blocks}{_keeps(name)}",
             values=pooled.T.tolist(),
             x=[float(self.start + at * width) for at in range(len(pooled))],
             y=[float(unit) for unit in self.order],
@@ -311,6 +315,11 @@ def full_name(name: str) -> str:
     ['forget gate', 'candidate', 'cell state']
     """
     return f"{name} state" if name in STATES else name if name == "candidate" else f"{name} gate"
+
+
+def _keeps(name: str) -> str:
+    """What the values of a gate mean for the state, as a further sentence; empty for those that keep nothing."""
+    return f" {KEEPS[name]}" if name in KEEPS else ""
 
 
 def _span(name: str, values: np.ndarray) -> tuple[float, float]:

@@ -55,10 +55,12 @@ from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import HeatMap
 from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.labels import shortened
 from seqloom.report.numbers import number
 
 UNDERFLOW = torch.finfo(torch.float32).tiny
 NEAR_UNDERFLOW = 1e-30  # smaller norms count as underflow
+TOKEN = 12  # characters of a token in the label of an axis
 SPLITS = ("hidden", "cell")  # of a recurrent state, in order
 
 
@@ -219,7 +221,7 @@ class GradientsView(View):
             if each.lost == 0 and len(known) == 1:
                 told.append(f"{each.name}: a gradient only at token {known[0]}")
             else:
-                toward = " toward the end, because it reads backward" if each.backward else ""
+                toward = " toward the end, because it reads backward" if each.backward else " toward the start"
                 told.append(f"{each.name}: factor {number(each.factor)} per token{toward}")
         return "; ".join(told[:6])
 
@@ -239,8 +241,8 @@ class GradientsView(View):
             title=f"Gradient of {self.answer} at each token",
             caption=self._changes(shown),
             series=series,
-            x_label="token",
-            y_label="norm of the gradient",
+            x_label=f"token, from 0 ({_named(self.tokens[0])}) to {len(places) - 1} ({_named(self.tokens[-1])})",
+            y_label="norm of the gradient, log scale" if shown else "norm of the gradient",
             y_axis="log" if shown else "linear",
         )
 
@@ -365,3 +367,8 @@ def gradients_compared(
     if short:
         raise DataError(f"'{short[0]}' reads fewer than 3 tokens of this input", fix="give a longer input")
     return GradientsComparedView(title="How far gradients reach", flows=tuple(found))
+
+
+def _named(token: str) -> str:
+    """A token in the label of an axis."""
+    return f"“{shortened(token.strip(), TOKEN)}”"

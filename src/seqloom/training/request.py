@@ -208,6 +208,12 @@ class RunRequest(NamedTuple):
         changed = "dropout", "label_smoothing", "class_weights", "head", "char_encoder"
         return self._named("size", *DIMENSIONS, *changed, *further)
 
+    def names_layers(self) -> bool:
+        """Whether it names a setting that only layers, or models trained by gradient descent, have."""
+        changed = "dropout", "label_smoothing", "head", "char_encoder", "word_vectors", "freeze_word_vectors"
+        by_steps = {"optimizer", "lr", "schedule", "duration", "batching", "init"} & self.training.keys()
+        return bool(by_steps or self._named("size", *DIMENSIONS, *changed, *OF_VECTORS))
+
     def dimensions(self, size: Size) -> Dimensions:
         """This size with the numbers that the request changes."""
         return Dimensions(size, self.width, self.layers, self.heads)

@@ -71,10 +71,12 @@ from seqloom.training.run_location import RunLocation
 # All are written into the configuration. A run has its vocabulary in its folder and its vectors in its weights, so it
 # resumes without the file.
 
+BY_COUNTS = "linear"  # the recipe that counts words
 RUNNING = ("paragraph", "file")  # units of a text file that follow each other in one text
 SHOWN = 5  # labels in a message
 MUCH = 0.1  # share of unknown tokens in the training set
 LONG = 100  # mean number of tokens in a text above which word pairs cost more than they help
+FEW = 10_000  # long texts, below which counting words is often better than layers, in a fraction of the time
 
 
 def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Schema) -> EncodingConfig:
@@ -101,7 +103,8 @@ def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Sc
             tokenizer, keep_characters=True, word_split=split, lowercase=folded
         )
     elif isinstance(encoding.tokenizer, WordsConfig) and not schema.input.in_words:  # nothing would read them
-        changed["tokenizer"] = msgspec.structs.replace(changed["tokenizer"], keep_characters=False)
+        folded = encoding.tokenizer.lowercase or default_lowercase(request)
+        changed["tokenizer"] = msgspec.structs.replace(changed["tokenizer"], keep_characters=False, lowercase=folded)
     if request.word_vectors is not None:
         limit = {} if request.word_vectors_limit is None else {"limit": request.word_vectors_limit}
         changed["word_vectors"] = VectorFileConfig(path=str(request.word_vectors), **limit)
@@ -131,11 +134,13 @@ def with_affordable_pairs(model: AnyModel, prepared: Prepared) -> AnyModel:
 def word_messages(
     request: RunRequest, asked: EncodingConfig, chosen: EncodingConfig, prepared: Prepared
 ) -> Iterator[str]:
-    """Messages about defaults for words: that characters are read, and that some words are unknown."""
+    """Messages about defaults for words: that characters are read, case is dropped, and some words are unknown."""
     if request.char_encoder is None and default_letters(request, chosen.tokenizer, prepared.schema):
         yield "character encoder: cnn, beside word vectors (--char-encoder none turns it off)"
         if drops_case(request, prepared.schema):
             yield "words are lowercased, and their characters keep their case (--no-lowercase keeps it in words too)"
+    elif chosen.tokenizer.lowercase and not asked.tokenizer.lowercase:
+        yield "words are read without their case (--no-lowercase keeps it)"
     to_text = prepared.schema.target.is_text
     before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
     if (
@@ -192,11 +197,20 @@ def drops_case(request: RunRequest, schema: Schema) -> bool:
 
     Word vectors of a file have the case of the file.
     """
-    asked = request.encoding
-    is_open = asked is None or (isinstance(asked, EncodingOptions) and "lowercase" not in asked.named)
     recipe = request.model is None or isinstance(request.model, str)
     given = request.word_vectors is not None or request.training.get("init")
-    return is_open and recipe and not given and schema.input.in_words and schema.target.name == "tags"
+    tagged = schema.input.in_words and schema.target.name == "tags"
+    return _case_is_open(request) and recipe and not given and tagged
+
+
+def default_lowercase(request: RunRequest) -> bool:
+    """Whether case is dropped by default: for `linear`, to which a word that begins a sentence would be another one."""
+    return _case_is_open(request) and request.model == BY_COUNTS
+
+
+def _case_is_open(request: RunRequest) -> bool:
+    asked = request.encoding
+    return asked is None or (isinstance(asked, EncodingOptions) and "lowercase" not in asked.named)
 
 
 def default_letters(request: RunRequest, tokenizer: FittedTokenizer, schema: Schema) -> bool:
@@ -204,6 +218,21 @@ def default_letters(request: RunRequest, tokenizer: FittedTokenizer, schema: Sch
     recipe = request.model is None or isinstance(request.model, str)
     reading = schema.input.in_words and "char_encoder" in task_class(schema.target.name).settings
     return recipe and reading and isinstance(tokenizer, WordsConfig) and not request.training.get("init")
+
+
+def why_counts(request: RunRequest, task: Task, prepared: Prepared) -> str:
+    """Why the default recipe is `linear`; empty if it is not: for few long texts that have one label each.
+
+    A request that names a setting of layers or of gradient descent keeps the usual recipe.
+    """
+    rows = prepared.splits["train"]
+    if not prepared.schema.target.one_label or BY_COUNTS not in task.recipes() or request.names_layers():
+        return ""
+    mean = float(prepared.columns["input"].lengths[rows].mean()) if len(rows) else 0.0
+    if mean <= LONG or len(rows) >= FEW:
+        return ""
+    found = f"{len(rows):,}, of {mean:.0f} tokens on average"
+    return f"fast, and often the best, for few long texts ({found}); --model {task.recipes()[0]} trains layers"
 
 
 class Resolved(NamedTuple):
@@ -290,6 +319,12 @@ def resolving(
     place = cache if cache is not None else cache_folder() / "prepared"
     prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
     task = task_of(ModelSpec.of(prepared))
+    is_open = start is None and before is None and request.model is None
+    if why := why_counts(request, task, prepared) if is_open else "":  # lengths are known only now; words change
+        request = request._replace(model=BY_COUNTS)
+        encoding = with_word_settings(plain, request, dataset.schema)
+        prepared = yield from preparing(dataset, encoding, Ledger.of(data), cache=place, given=given)
+        task = task_of(ModelSpec.of(prepared))
     if metric is None and before is None and (metric := task.default_metric(prepared)) is not None:
         request = request._replace(training={**request.training, "metric": metric})
     task = task.with_metric(metric)
@@ -305,6 +340,8 @@ def resolving(
     choice = _Choice(task, request, prepared, start, before, width, runs_on)
     choice, estimated = choice.fitted(machine if before is None else None)
     (model, messages), training = choice.model(), choice.training()
+    if why:
+        messages = (f"{messages[0]}; {why}", *messages[1:])
     config = RunConfig(task=dataset.schema.task, data=dataset.config, encoding=encoding, model=model, training=training)
     if training.strengths:
         require_solvable(model)

@@ -7,6 +7,7 @@ folder name. Names from the data are shown as code, so that nothing in them is i
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from seqloom.config.base import values_of
 from seqloom.data.kinds.words import Words
 from seqloom.data.tags import form_fault
 from seqloom.metrics.bootstrap import alike_said
@@ -73,7 +74,7 @@ def learning_curves(summary: "RunSummary") -> list[Figure]:
     best, chosen = summary.best, summary.chosen
     train = _series("train", [(one.step, one.loss) for one in steps])
     dev = _series("dev", [(one.step, one.metrics.get("loss")) for one in validations])
-    figures = [_line("Loss", [train, dev], "Train: mean over the steps since the last point, with dropout.")]
+    figures = [_line("Loss", [train, dev], loss_text(summary))]
     if metric.name != "loss":
         points = [(one.step, one.metrics.get(metric.name)) for one in validations]
         order = "higher is better" if metric.higher_is_better else "lower is better"
@@ -89,6 +90,15 @@ def learning_curves(summary: "RunSummary") -> list[Figure]:
     caption = gradient_text(steps) if steps else ""
     figures.append(_line("Gradient norm before clipping", [mean, largest], caption, y_axis="log"))
     return list(filter(None, figures))
+
+
+def loss_text(summary: "RunSummary") -> str:
+    """What the two losses are; a smoothed one cannot be compared with the loss of the dev set."""
+    said = "Train: mean over the steps since the last point, with dropout"
+    smoothing = max(values_of(summary.config.model, "label_smoothing"), default=0.0)
+    if not smoothing:
+        return f"{said}."
+    return f"{said} and label smoothing {smoothing:g}, which raises it; the dev loss has neither."
 
 
 def speed_curves(summary: "RunSummary") -> list[Figure]:

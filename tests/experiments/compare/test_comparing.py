@@ -101,6 +101,13 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+def test_what_is_added_and_how_long_all_runs_take_is_told_before_the_first_one(data: Path, tmp_path: Path) -> None:
+    started = next(run_comparison(plan(data, tmp_path / "compared", models=("bag",), device="cpu")))
+    assert isinstance(started, ComparisonStarted)
+    assert "baseline: linear, trained beside the named models to compare them with" in started.messages
+    assert started.messages[-1].startswith("estimated time of all runs: about ")
+
+
 def test_every_model_and_the_baseline_are_trained_with_every_seed(done: Done) -> None:
     assert sorted(done.begun()) == ["bag-0", "bag-1", "cnn-0", "cnn-1", "linear-0", "linear-1"]
     assert {one.name for one in done.comparison.models} == {"linear", "bag", "cnn"}

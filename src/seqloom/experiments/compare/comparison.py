@@ -5,6 +5,7 @@ the models: `linear` if the task has it, else `bag`, `mlp`, or the recipe with t
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -50,7 +51,10 @@ from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.inference.model import LoadedModel, load
 from seqloom.recipes.families import Size
+from seqloom.report.numbers import rounded_duration
 from seqloom.tasks.task import HeadSettings, Task
+from seqloom.training.devices import machine_of
+from seqloom.training.estimate import Pace, Processor
 from seqloom.training.learning_rate import STEPS, default_epochs, training_tokens
 from seqloom.training.request import RunRequest, is_solved, requested
 from seqloom.training.resolve import Resolved, resolve
@@ -85,7 +89,9 @@ class OpenedComparison:
         solved = [name for name in models if budget.kind == "tokens" and is_solved(name, plan.shared)]
         outside = [f"{name} is solved: it reads the data as often as it needs, outside the budget" for name in solved]
         self.notes = (*filter(None, (why,)), *outside)
-        self.said = (*first.messages[:-1], *self.notes)
+        added = f"baseline: {self.baseline}, trained beside the named models to compare them with"
+        is_said = bool(why) or self.baseline in plan.models
+        self.said = (*first.messages[:-1], *(() if is_said else (added,)), *self.notes)
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
@@ -172,7 +178,8 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), opening.said, abreast)
+        said = (*opening.said, *estimated_time(plan, waiting, max(1, abreast)))
+        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), said, abreast)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
@@ -187,6 +194,21 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
             return
         yield Measuring(len(plan.models))
         yield ComparisonEnded("done", _weigh(opening), 0)
+
+
+def estimated_time(plan: ComparisonPlan, waiting: Sequence[PlannedModel], jobs: int) -> tuple[str, ...]:
+    """A line with the estimated time of runs on a CPU; models that newton solves take seconds and do not count."""
+    machine = machine_of(plan.chosen_device())
+    if machine is None:
+        return ()
+    share, seconds = Processor(max(1, machine.cores // jobs)), 0.0
+    for name, runs in Counter(entry.model for entry in waiting).items():
+        resolved, _ = resolved_run(plan, PlannedModel(name, 0))
+        model, training = resolved.config.model, resolved.config.training
+        if not training.strengths:
+            seconds += runs * Pace.of(model, training, resolved.prepared, share).seconds(training.duration)
+    total = f"estimated time of all runs: about {rounded_duration(seconds / jobs)} on {machine}"
+    return (total,) if seconds else ()
 
 
 def _write_lines(plan: ComparisonPlan) -> None:

@@ -43,6 +43,7 @@ class TensorSummary(NamedTuple):
     nans: int
     infinities: int
     whole: tuple[float, ...] | None = None  # all values of a small tensor, row by row
+    counts: bool = False  # whether they are whole numbers, such as ids, of which a norm means nothing
 
     @property
     def is_zero(self) -> bool:
@@ -104,10 +105,16 @@ def merged(parts: Sequence[TensorSummary]) -> TensorSummary:
         sum(part.zeros for part in parts),
         sum(part.nans for part in parts),
         sum(part.infinities for part in parts),
+        counts=all(part.counts for part in parts),
     )
 
 
 def _summary(tensor: Tensor) -> TensorSummary:
+    counts = not (tensor.is_floating_point() or tensor.is_complex())
+    return _of_numbers(tensor)._replace(counts=counts)
+
+
+def _of_numbers(tensor: Tensor) -> TensorSummary:
     dense = tensor if tensor.layout is torch.strided else tensor.to_dense()  # the gradient of a sparse embedding
     flat = (torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense).flatten()
     if flat.numel() <= SMALL_TENSOR:
@@ -153,6 +160,8 @@ def told(summary: TensorSummary) -> str:
         return brief(summary.whole[0])
     if summary.whole is not None and len(summary.whole) <= LISTED:
         return f"({', '.join(map(brief, summary.whole))})"
+    if summary.counts:
+        return f"from {brief(summary.low)} to {brief(summary.high)}"
     return f"norm {brief(summary.norm)}"
 
 
@@ -165,7 +174,7 @@ def summary_text(summary: TensorSummary) -> str:
     """Describe a tensor by all its statistics."""
     if summary.whole is not None and len(summary.whole) == 1:
         return brief(summary.whole[0])
-    found = [f"norm {brief(summary.norm)}", f"mean {brief(summary.mean)}"]
+    found = [] if summary.counts else [f"norm {brief(summary.norm)}", f"mean {brief(summary.mean)}"]
     found.append(f"from {brief(summary.low)} to {brief(summary.high)}")
     counts = [(summary.zeros, "zeros"), (summary.nans, "NaN"), (summary.infinities, "infinite")]
     found += [f"{count:,} of {summary.total:,} {name}" for count, name in counts if count]

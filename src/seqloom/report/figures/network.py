@@ -27,7 +27,7 @@ from seqloom.report.numbers import number
 MOST_NODES, MOST_EDGES, MOST_GROUPS = 1_500, 4_000, 12
 ROW_GAP, BOX_HEIGHT, GAP, WRITTEN_GAP = 8.0, 22.0, 44.0, 64.0  # edges with labels are longer
 LINE_HEIGHT = 13.0
-WIDEST_BOX, LONGEST_LABEL = 130.0, 120.0
+WIDEST_BOX, LONGEST_LABEL = 200.0, 120.0
 SIZE, SMALL_SIZE = 11.0, 10.0
 SHARES = (0.5, 0.35, 0.65, 0.2, 0.8)  # positions along an edge where its label may be
 NUMERAL = re.compile(r"-?[\d.]+(e-?\d+)?")
