@@ -113,10 +113,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ewt-upos": Experiment(
         "UD English EWT, UPOS",
-        "bilstm with characters",
+        "bilstm with characters, the default",
         "accuracy",
         95.0,
-        f"{EWT} --model {{models}}/ewt-bilstm.toml --lr 0.002 --ema 0.999 --epochs 20 --patience 0",
+        f"{EWT} --model bilstm",
         scale=100,
     ),
     "wnut17": Experiment(
