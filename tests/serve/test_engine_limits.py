@@ -358,7 +358,7 @@ def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str
                 waited = time.perf_counter() - began
                 with suppress(BadItem):
                     await long
-                assert waited < 1.0, f"{text[:2]!r}: {waited:.2f} s"  # 0.2 s on free cores
+                assert waited < 1.0, f"{text[:2]!r}: {waited:.2f} s"  # S17 asks 0.2 s; other tests share the cores
 
     asyncio.run(check())
 
