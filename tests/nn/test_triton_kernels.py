@@ -435,7 +435,6 @@ def test_memory_is_linear_in_the_length(kernel: str) -> None:
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU: run it with make test-gpu")
 @pytest.mark.parametrize("kernel", ["tiles", "additive", "slopes"])
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # by the compiler
 def test_kernels_can_be_compiled_from_outside(kernel: str) -> None:
     asked = sequence(Causal(), time=256)
     asked = additive(asked, 16) if kernel == "additive" else asked
