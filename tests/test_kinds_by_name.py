@@ -23,7 +23,8 @@ def asked_by_name(text: str) -> Iterator[str]:
                 yield ast.unparse(node)
         if isinstance(node, ast.Match) and _is_kind(node.subject):
             yield f"match {ast.unparse(node.subject)}"
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance" and TYPES & set(_names(node.args[1])):
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+        if called and TYPES & set(_names(node.args[1])):
             yield ast.unparse(node)
 
 

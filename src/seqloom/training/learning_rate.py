@@ -294,7 +294,7 @@ def expected_epochs(duration: AnyDuration | None, tokens: int, batching: AnyBatc
         batching: None means the default.
 
     >>> expected_epochs(None, 100_000, None), expected_epochs(StepsConfig(steps=50), 100_000, None)
-    (60, 0.576)
+    (60, 0.5)
     """
     match duration:
         case None:

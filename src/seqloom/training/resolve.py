@@ -199,7 +199,7 @@ def drops_case(request: RunRequest, schema: Schema) -> bool:
     """
     recipe = request.model is None or isinstance(request.model, str)
     given = request.word_vectors is not None or request.training.get("init")
-    tagged = schema.input.in_words and schema.target.name == "tags"
+    tagged = schema.input.in_words and schema.target.of_steps
     return _case_is_open(request) and recipe and not given and tagged
 
 

@@ -12,7 +12,7 @@ by more than chance: in 975 of 1,000 resamples of the examples (paired bootstrap
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -164,10 +164,10 @@ def linear_rows(prepared: Prepared) -> int:
 def larger_size(task: Task, model: AnyModel) -> Size | None:
     """The next size of the recipe that makes a model with as many parameters; None if none does."""
     count = model.parameters()
-    for recipe in task.recipes():
+    for recipe, head in product(task.recipes(), task.heads):
         for size, larger in pairwise(SIZES):
             try:
-                sizes = [task.model(recipe, one, HeadSettings()).parameters() for one in (size, larger)]
+                sizes = [task.model(recipe, one, HeadSettings(kind=head)).parameters() for one in (size, larger)]
             except ConfigError:  # a recipe that does not fit the data
                 continue
             if sizes[0] == count < sizes[1]:
