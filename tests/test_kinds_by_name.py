@@ -23,8 +23,7 @@ def asked_by_name(text: str) -> Iterator[str]:
                 yield ast.unparse(node)
         if isinstance(node, ast.Match) and _is_kind(node.subject):
             yield f"match {ast.unparse(node.subject)}"
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
-        if called and TYPES & set(_names(node.args[1])):
+        if isinstance(node, ast.Call) and _calls_isinstance(node) and TYPES & set(_names(node.args[1])):
             yield ast.unparse(node)
 
 
@@ -35,6 +34,10 @@ def _is_kind(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in ASKED or (node.attr == "name" and _is_kind(node.value))
     return isinstance(node, ast.Name) and node.id in ASKED
+
+
+def _calls_isinstance(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == "isinstance"
 
 
 def _names(node: ast.AST) -> Iterator[str]:

@@ -5,10 +5,14 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import seqloom
+import seqloom.cli
 from seqloom.nn.ops.kernel_caches import CAPACITIES, few_kernels
+from seqloom.training.step import Update
 
 STEPS, WARM = 200, 25
 MOST = 14  # MB
@@ -69,9 +73,8 @@ def grown(folder: Path, way: str, **surroundings: str) -> float:
     return max(held[-WARM:]) - max(held[-STEPS : WARM - STEPS])
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.soak
 @linux
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["command line", "program"])
 def test_a_run_on_texts_of_many_lengths_stops_growing(tmp_path: Path, way: str) -> None:
     assert grown(tmp_path, way) < MOST
@@ -79,7 +82,6 @@ def test_a_run_on_texts_of_many_lengths_stops_growing(tmp_path: Path, way: str) 
 
 @pytest.mark.soak
 @linux
-@pytest.mark.slow
 def test_with_as_many_kernels_as_torch_would_keep_it_grows_on(tmp_path: Path) -> None:
     assert grown(tmp_path, "command line", **dict.fromkeys(CAPACITIES, "1024")) > 1.5 * MOST
 
@@ -91,3 +93,28 @@ def test_what_somebody_has_set_stays_and_afterwards_all_is_as_it_was(monkeypatch
     with few_kernels():
         assert (os.environ[own], os.environ[other]) == ("7", CAPACITIES[other])
     assert os.environ[own] == "7" and other not in os.environ
+
+
+@pytest.mark.parametrize("way", ["command line", "program"])
+def test_few_kernels_are_kept_while_a_model_is_trained(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, held = tmp_path / "rows.csv", set[tuple[str | None, ...]]()
+    data.write_text("text,label\n" + "good,yes\nbad,no\n" * 10)
+    for name in CAPACITIES:
+        monkeypatch.delenv(name, raising=False)
+    take = Update.step
+
+    def step(update: Update, *given: Any, **how: Any) -> None:
+        held.add(tuple(os.environ.get(name) for name in CAPACITIES))
+        take(update, *given, **how)
+
+    monkeypatch.setattr(Update, "step", step)
+    if way == "program":
+        seqloom.train(data, out=tmp_path / "run", model="bag", size="nano", steps=2, device="cpu")
+    else:
+        typed = ["train", str(data), "--out", str(tmp_path / "run"), "--model", "bag", "--size", "nano", "--steps", "2"]
+        monkeypatch.setattr(sys, "argv", ["seqloom", *typed, "--device", "cpu"])
+        with pytest.raises(SystemExit, match="0"):
+            seqloom.cli.main()
+    assert held == {tuple(CAPACITIES.values())}

@@ -113,13 +113,21 @@ def results(place: Path) -> Results:
     return Study(plan, Metric("accuracy"), open_storage(url)).results()
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_saves_every_trial_and_the_next_start_goes_on(place: Path, jobs: int) -> None:
+def test_a_killed_search_goes_on_when_it_is_typed_again_and_ctrl_c_saves_every_trial(place: Path, jobs: int) -> None:
     process = long(place, "--jobs", jobs)
     try:
         wait_for(lambda: all(saved(place, number) for number in range(jobs)), process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    kept = [int(saved(place, number)[-1].removeprefix("step-")) for number in range(jobs)]
+    logs = [place / "out" / "trials" / f"{number:03d}" / "events.jsonl" for number in range(jobs)]
+    process = long(place, "--jobs", jobs)
+    try:
+        wait_for(lambda: all(log.read_text().count('"start"') == 2 for log in logs), process)
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of the group
         code = process.wait(timeout=60)
     finally:
@@ -129,31 +137,10 @@ def test_ctrl_c_saves_every_trial_and_the_next_start_goes_on(place: Path, jobs: 
     assert code == 130 and "stopped; run the same command again to resume" in said, said
     assert "Traceback" not in said
     assert [one.state for one in results(place).trials] == ["running"] * jobs
-    for number in range(jobs):
-        events = (place / "out" / "trials" / f"{number:03d}" / "events.jsonl").read_text()
-        assert '"reason":"stopped"' in events.replace(" ", "")  # the worker of each saved, and was not cut off
-
-
-@pytest.mark.slow
-def test_a_killed_search_goes_on_when_it_is_typed_again(place: Path) -> None:
-    process = long(place)
-    try:
-        wait_for(lambda: bool(saved(place, 0)), process)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    kept = int(saved(place, 0)[-1].removeprefix("step-"))
-    process = long(place)
-    events = place / "out" / "trials" / "000" / "events.jsonl"
-    try:
-        wait_for(lambda: events.read_text().count('"start"') == 2, process)
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-    finally:
-        process.kill()
-        process.wait()
-    begun = [json.loads(line) for line in events.read_text().splitlines() if '"start"' in line]
-    assert len(results(place).trials) == 1 and _step(begun[0]) == 0 and _step(begun[1]) >= kept
+    for log, least in zip(logs, kept, strict=True):
+        begun = [json.loads(line) for line in log.read_text().splitlines() if '"start"' in line]
+        assert _step(begun[0]) == 0 and _step(begun[1]) >= least
+        assert '"reason":"stopped"' in log.read_text().replace(" ", "")  # its worker saved, and was not cut off
 
 
 def _step(record: dict[str, object]) -> int:
