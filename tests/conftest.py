@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "ignore:Attempting to run cuBLAS, but there was no current CUDA")
 
 
-# No test cuts the power: what a killed process wrote is there, synced or not. Tests of what is synced watch these calls.
+# No test cuts the power: what a killed process wrote is there, synced or not. Tests of what is synced watch the calls.
 os.fsync = lambda _: None
 
 # To build the command line takes longer than most of its verbs do.

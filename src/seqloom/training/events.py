@@ -297,7 +297,7 @@ def drawn(reports: Iterator[Report], folder: Path) -> Iterator[Report]:
             values = [Summary.Value(tag=name, simple_value=value) for name, value in points.items()]
             waiting.append(Event(wall_time=time.time(), step=report.step, summary=Summary(value=values)))
         if isinstance(report, Validated | Ended) and waiting:
-            name = f"events.out.tfevents.{time.time_ns() // 1_000_000:014d}.{files:06d}.seqloom"
+            name = f"events.out.tfevents.{time.time_ns():020d}.{files:06d}.seqloom"
             file = io.BytesIO()
             writer = RecordWriter(file)
             for event in (Event(wall_time=time.time(), file_version="brain.Event:2"), *waiting):
