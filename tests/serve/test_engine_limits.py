@@ -435,7 +435,7 @@ def test_a_long_beam_that_nobody_waits_for_ends_at_once(models: dict[str, Path],
 def test_a_long_beam_stops_no_other_batch_and_both_are_right(models: dict[str, Path], forks: SharedForks) -> None:
     """Batches of other verbs are computed between two of its tokens; a second beam waits for its turn."""
     two = {name: models[name] for name in ("lm", "reviews")}
-    beam = {"max_new_tokens": 100, "beam_size": 4}
+    beam = {"max_new_tokens": 200, "beam_size": 8, "n_best": 8, "length_penalty": 2.0}  # all 200 steps
     alone = seqloom.load(models["lm"], device="cpu").generate(["the old man"], **beam)
 
     async def check() -> None:

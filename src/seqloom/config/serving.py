@@ -16,7 +16,7 @@ ServingDevice = Literal["auto", "cpu", "cuda", "mps"]
 Port = Annotated[int, Meta(ge=0, le=65_535, examples=[8000])]
 WorkerCount = Annotated[int, Meta(ge=1, le=256, examples=[1])]
 BatchItems = Annotated[int, Meta(ge=1, le=4_096, examples=[16])]
-Waiting = Annotated[int, Meta(ge=0, le=1_000_000, examples=[64])]
+Waiting = Annotated[int, Meta(ge=0, le=1_000_000, examples=[48])]
 Seconds = Annotated[float, Meta(ge=0.001, le=86_400.0, examples=[1.0])]
 Connections = Annotated[int, Meta(ge=1, le=1_000_000, examples=[1024])]
 BodyBytes = Annotated[int, Meta(ge=1_024, le=2**30, examples=[2**20])]
@@ -49,8 +49,8 @@ class ServingConfig(Config, tag="serving", kw_only=True):
         Flag("Most items that a worker computes together; waiting requests share a batch (default: 16).", "N", LIMITS),
     ] = 16
     max_waiting: Annotated[
-        Waiting, Flag("Most requests that wait for a worker; the next one gets 429 (default: 64).", "COUNT", LIMITS)
-    ] = 64
+        Waiting, Flag("Most requests that wait for a worker; the next one gets 429 (default: 48).", "COUNT", LIMITS)
+    ] = 48
     queue_seconds: Annotated[
         Seconds, Flag("Longest wait of a request for a worker; then it gets 503 (default: 1).", "SECONDS", LIMITS)
     ] = 1.0
