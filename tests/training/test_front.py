@@ -28,6 +28,7 @@ from seqloom.tasks.task import TASKS, Task, task_class
 from seqloom.training import learning_rate
 from seqloom.training import resolve as resolving
 from seqloom.training import run as front
+from seqloom.training.learning_rate import expected_steps, training_tokens
 from seqloom.training.request import RunRequest, requested
 from seqloom.training.resolve import Resolved, class_weights, resolve
 from seqloom.training.run import TrainedRun, train
@@ -430,6 +431,24 @@ def test_a_schedule_that_is_only_named_has_the_warmup_that_help_promises(
 ) -> None:
     config, wanted = requested((data,), {"model": "cnn", "size": "nano", "steps": 300} | given)
     assert resolve(config, wanted, cache=data.parent / "cache").config.training.schedule.warmup == warmup
+
+
+@pytest.mark.parametrize(
+    "batching",
+    [{"batch_tokens": 4_096}, {"batching": "by-length"}, {"batching": "packs", "batch_rows": 3, "row_length": 128}],
+    ids=str,
+)
+def test_the_warmup_is_a_tenth_of_the_steps_of_the_batching_that_was_named(
+    batching: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "prose.txt").write_text("a cat sees the boat in rain\n" * 400)
+    named = {"task": "lm", "tokenizer": "characters", "model": "lstm", "size": "nano", "epochs": 10}
+    config, wanted = requested((tmp_path / "prose.txt",), named | batching)
+    found = resolve(config, wanted, cache=tmp_path / "cache")
+    loader = found.task.loader(found.prepared, "train", found.config.training.batching, seed=0, workers=0)
+    expected = expected_steps(found.config.training.duration, loader.plan, training_tokens(found.prepared))
+    assert expected is not None and expected < 1_000
+    assert found.config.training.schedule.warmup == pytest.approx(expected / 10, rel=0.15, abs=1)  # packs have gaps
 
 
 def test_a_run_whose_schedule_is_named_again_keeps_its_warmup(data: Path) -> None:

@@ -110,8 +110,8 @@ def default_warmup(duration: AnyDuration, steps: int, batch_tokens: int) -> int:
 
     Args:
         duration: how long the run lasts.
-        steps: the number of steps in an epoch, with the default batch size.
-        batch_tokens: the default batch size.
+        steps: the number of steps in an epoch.
+        batch_tokens: the size of a batch.
 
     >>> default_warmup(StepsConfig(steps=300), 0, 0), default_warmup(EpochsConfig(epochs=20), 500, 0)
     (30, 100)
@@ -132,9 +132,8 @@ def with_default_warmup(config: TrainingConfig, prepared: Prepared) -> TrainingC
     """The same configuration; a schedule that leaves its warmup open (linear, cosine) gets the default."""
     if config.schedule.warmup is not None:
         return config
-    tokens = training_tokens(prepared)
-    batch_tokens = default_batch_tokens(tokens)
-    warmup = default_warmup(config.duration, max(1, tokens // batch_tokens), batch_tokens)
+    tokens, batch_tokens = training_tokens(prepared), _batch_size(config.batching)
+    warmup = default_warmup(config.duration, max(1, math.ceil(tokens / batch_tokens)), batch_tokens)
     return msgspec.structs.replace(config, schedule=msgspec.structs.replace(config.schedule, warmup=warmup))
 
 
