@@ -481,8 +481,8 @@ def test_a_calibration_that_does_not_lower_the_loss_is_explained(
 @pytest.mark.parametrize(
     ("before", "lead"),
     [
-        ({"accuracy": 0.8, "loss": 0.5}, "scored better, accuracy 0.8 against 0.75,"),
-        ({"accuracy": 0.75, "loss": 0.4}, "has the same accuracy and a lower loss,"),
+        ({"accuracy": 0.8, "loss": 0.5}, "has accuracy 0.8;"),
+        ({"accuracy": 0.75, "loss": 0.4}, "has the same accuracy and a lower loss;"),
     ],
 )
 def test_a_run_that_ships_later_weights_than_the_best_says_so(
@@ -498,7 +498,7 @@ def test_a_run_that_ships_later_weights_than_the_best_says_so(
     summary(tmp_path, ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
     assert "\non the dev set, at step 36: accuracy 0.75\n" in told and "best on the dev set" not in told
-    why = f"Step 24 {lead} but its lead in accuracy is within one standard error, so the later weights were chosen.\n"
+    why = f"Step 24 {lead} this is within one standard error, so the later weights are kept.\n"
     assert why in told
     summary(tmp_path, ended, task("text", "label"), json=True)
     facts = json.loads(capsys.readouterr().out)

@@ -188,7 +188,7 @@ def test_a_run_tells_which_weights_it_ships_and_why(tmp_path: Path, data: Path, 
     ]
     last = ended(reports)
     assert (last.best_step, last.chosen_step, last.metrics["accuracy"]) == (10, 20, 15 / 18)
-    why = "Step 10 scored better, accuracy 0.8889 against 0.8333, but its lead in accuracy is within one standard error"
+    why = "Step 10 has accuracy 0.8889; this is within one standard error, so the later weights are kept."
     for page in ("card.md", "model/card.md", "report.html"):
         assert why in (tmp_path / "run" / page).read_text(encoding="utf-8"), page
     assert (

@@ -210,9 +210,8 @@ def choice_text(validations: Sequence["ValidationLine"], name: str) -> str:
         same = best.metrics.get("loss") == chosen.metrics.get("loss")
         lead = f"has the same {name} and {'the same' if same else 'a lower'} loss"
     else:
-        lead = f"scored better, {name} {scored(before)} against {scored(after)}"
-    within = f"its lead in {name} is within one standard error"
-    return f"Step {best.step:,} {lead}, but {within}, so the later weights were chosen."
+        lead = f"has {name} {scored(before)}"
+    return f"Step {best.step:,} {lead}; this is within one standard error, so the later weights are kept."
 
 
 def _ending(summary: "RunSummary") -> Callout:
