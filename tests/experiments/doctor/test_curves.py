@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from diagnosis_common import constant, falling, looks, steps
 from seqloom.config.training import SgdConfig, StreamsConfig, TrainingConfig
 from seqloom.experiments.doctor import curves
-from seqloom.experiments.doctor.curves import curve_findings, roughness, story_of
+from seqloom.experiments.doctor.curves import curve_findings, losses_drawn, risen_dev_loss, roughness, story_of
 from seqloom.experiments.doctor.data import cost_findings
 from seqloom.experiments.doctor.findings import Finding
+from seqloom.tasks.task import Metric
 
 CONFIG = TrainingConfig(lr=1e-3)
 
@@ -251,3 +252,28 @@ def test_so_many_workers_are_advised_that_nobody_would_wait(waited: float) -> No
     (finding,) = cost_findings(story_of(steps(falling), paces(waited)), CONFIG)
     count = int(finding.advice[0].value)
     assert count == 32 or 2 <= count * (1 - waited) < 2 + 1  # two workers kept up with 1 - waited of the need
+
+
+@pytest.mark.parametrize(
+    ("scores", "last", "said"), [((0.1, 0.2, 0.4), 0.5, 1), ((0.1, 0.4, 0.2), 0.5, 0), ((0.1, 0.2, 0.4), 0.31, 0)]
+)
+def test_a_note_tells_that_the_dev_loss_rises_while_the_metric_improves(
+    scores: tuple[float, ...], last: float, said: int
+) -> None:
+    validations = looks([0.4, 0.3, last])
+    for one, score in zip(validations, scores, strict=True):
+        one["metrics"]["f1"] = score
+    learned = steps(lambda share: 2.0 * math.exp(-8 * share))
+    found = list(risen_dev_loss(story_of(learned + validations), Metric("f1")))
+    assert len(found) == said
+    for text in found:
+        assert "from 0.3 at step 266 to 0.5" in text and "f1 still improved, from 0.2 to 0.4" in text
+    assert list(risen_dev_loss(story_of(steps(falling) + validations), Metric("f1"))) == []  # much is left to learn
+
+
+def test_a_dev_loss_far_below_the_first_training_loss_can_be_read_from_its_picture() -> None:
+    steep = steps(lambda share: 2.0 * math.exp(-20 * share))
+    training, dev = losses_drawn(story_of(steep + looks([0.2, 0.1, 0.15])), "Loss").series
+    assert max(training.known) <= max(dev.known) == 0.2 and training.name == f"training from step {training.x[0]:g}"
+    complete, _ = losses_drawn(story_of(steep + looks([1.0, 0.5, 0.4])), "Loss").series
+    assert complete.name == "training" and len(complete.y) == 40

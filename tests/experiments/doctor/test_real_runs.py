@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.data.synthetic.registry import NAMES
+from seqloom.experiments.doctor import diagnosis
 from seqloom.experiments.doctor.diagnosis import diagnose
 from seqloom.files.layouts import RunFile
+from seqloom.training.run_summary import read_scores
 
 pytestmark = pytest.mark.slow
 
@@ -69,8 +71,28 @@ def test_the_doctor_looks_into_a_real_run_of_every_task(runs: dict[str, Path], t
     assert shown.exit_code == 0, shown.output
     short, *of_parts = json.loads(shown.output)["messages"]
     assert "has 0 steps" not in short and "its curves can be checked from" in short
-    assert all("dev scores may be too high" in text or "the dev set has" in text for text in of_parts)  # nothing else
+    known = ("dev scores may be too high", "the dev set has", "never found in the dev set")
+    assert all(any(one in text for one in known) for text in of_parts)
     assert verb("doctor", runs[task]).exit_code == 0
+
+
+def test_a_note_names_the_types_that_a_tagger_never_found(runs: dict[str, Path]) -> None:
+    scores = read_scores(runs["tag"] / RunFile.MODEL)
+    assert scores is not None
+    missed = [name for name, one in scores.per_class.items() if one["f1"] == 0 and one["support"]]
+    (note,) = [text for text in diagnose(runs["tag"]).messages if "never found" in text]
+    assert missed and all(f"{name} ({scores.per_class[name]['support']:g})" in note for name in missed)
+    assert note.startswith("entity types ")
+
+
+def test_a_score_of_a_part_of_the_dev_set_stands_beside_that_of_all_rows(
+    runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [name for name, _ in diagnose(runs["tag"]).scores if "all" in name] == []
+    monkeypatch.setattr(diagnosis, "BATCHES", 1)
+    found, scores = diagnose(runs["tag"]), read_scores(runs["tag"] / RunFile.MODEL)
+    assert scores is not None and found.scored_on.endswith("of 20 dev rows")
+    assert dict(found.scores)["this run on all 20 dev rows"] == scores.dev["f1"]
 
 
 def test_what_the_data_check_warned_of_reaches_the_doctor(runs: dict[str, Path]) -> None:

@@ -14,13 +14,15 @@ three times as rough as a mean over ten. So log lines are merged into blocks of 
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, dropwhile, pairwise
 from statistics import fmean, linear_regression, median
 from typing import Any, NamedTuple
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.line import Line, Series
+from seqloom.report.numbers import number
+from seqloom.tasks.task import Metric
 
 STEPS = 10  # of a block, at least
 ENOUGH = 8  # blocks; shorter curves are not checked
@@ -49,6 +51,7 @@ class Story(NamedTuple):
     skipped: int = 0  # of them
     began: float = math.nan  # the first logged loss
     progress: float = math.nan  # the share of the training that is done
+    dev_metrics: tuple[Mapping[str, float | None], ...] = ()  # of each validation in `dev`
 
     @property
     def is_long_enough(self) -> bool:
@@ -93,6 +96,7 @@ def story_of(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str,
         skipped=int(sum(record["skipped"] for record in steps)),
         began=losses[0] if losses else math.nan,
         progress=progress,
+        dev_metrics=tuple(one["metrics"] for one in validations),
     )
 
 
@@ -127,13 +131,38 @@ def _block(step: int, taken: Sequence[tuple[int, Mapping[str, Any]]]) -> StepBlo
 
 
 def losses_drawn(story: Story, title: str) -> Line:
-    """Training and dev loss as curves."""
-    steps = [float(block.step) for block in story.blocks]
-    drawn = [Series(name="training", x=steps, y=[block.loss for block in story.blocks])]
+    """Training and dev loss as curves.
+
+    If the initial training loss is so high that the dev loss would look flat, the curve begins below it.
+    """
+    blocks, name = story.blocks, "training"
+    highest = max((loss for _, loss in story.dev_losses), default=math.inf)
+    if story.first > STEEP * highest and story.blocks[-1].loss <= highest:
+        blocks = tuple(dropwhile(lambda block: not block.loss <= highest, story.blocks))
+        name = f"training from step {blocks[0].step:,}"
+    drawn = [Series(name=name, x=[float(block.step) for block in blocks], y=[block.loss for block in blocks])]
     if story.dev_losses:
         x, y = zip(*story.dev_losses, strict=True)
         drawn.append(Series(name="dev", x=[float(step) for step in x], y=list(y)))
     return Line(title=title, series=drawn, x_label="step", y_label="loss")
+
+
+def risen_dev_loss(story: Story, metric: Metric) -> Iterator[str]:
+    """A message about a dev loss that rises while the training loss nears zero, although the metric still improves."""
+    found = [
+        (loss, step, metrics.get(metric.name))
+        for (step, loss), metrics in zip(story.dev, story.dev_metrics, strict=True)
+    ]
+    known = [(loss, step, score) for loss, step, score in found if math.isfinite(loss) and score is not None]
+    if not story.is_long_enough or len(known) < 3 or story.last > LITTLE * story.first:
+        return
+    (lowest, step, before), (loss, _, now) = min(known), known[-1]
+    if loss >= (1 + CLEARLY) * lowest and metric.better(now, before):
+        yield (
+            f"the dev loss rose from {number(lowest)} at step {step:,} to {number(loss)}, while the training loss fell "
+            f"to {number(story.last)}; {metric.name} still improved, from {number(before)} to {number(now)}, so the "
+            "predictions are better, but their probabilities are too sure"
+        )
 
 
 SEEN = 6.0  # standard errors that a descent must have to count
@@ -205,6 +234,8 @@ FURTHER = (
 FEW_STEPS = 5_000  # a longer run that still learns is a matter of the budget
 CLEAR = 3.0  # standard errors
 USUAL_STEPS, MOST_TIMES = 1_000, 10  # a run with fewer steps is made this long, at most this many times as long
+STEEP = 3.0  # multiples of the highest dev loss
+LITTLE, CLEARLY = 0.1, 0.1  # of the initial training loss; of the lowest dev loss
 DEV_EXPLODED = 20.0  # multiples of the initial loss; overfitting reaches only a few
 
 FIND_RATE = Advice("--find-lr", "", "finds a learning rate with a range test")

@@ -5,7 +5,7 @@ Time is wasted on padding, and when steps wait for their data.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median, quantiles
 
 from seqloom.config.training import ByLengthConfig, TrainingConfig
@@ -103,6 +103,22 @@ def _drawn(true: Counter[str], predicted: Counter[str], total: int) -> Bars:
     labels = [text for label in shown for text in (f"{label}, true", f"{label}, predicted")]
     values = [count[label] / total for label in shown for count in (true, predicted)]
     return Bars(title="True and predicted labels", labels=labels, values=values)
+
+
+def never_found(per_class: Mapping[str, Mapping[str, float | None]], *, spans: bool) -> Iterator[str]:
+    """A message about labels of the dev set, or types of spans, of which no prediction is right.
+
+    >>> scores = {"person": {"f1": 0.4, "support": 42}, "group": {"f1": 0.0, "support": 15}}
+    >>> list(never_found(scores, spans=True))
+    ['entity types never found in the dev set, with their number there: group (15)']
+    """
+    support = {name: int(one.get("support") or 0) for name, one in per_class.items() if one.get("f1") == 0}
+    missed = sorted((name for name, count in support.items() if count), key=lambda name: -support[name])
+    if missed:
+        kind = "entity types" if spans else "labels"
+        listed = ", ".join(f"{name} ({support[name]:,})" for name in missed[:SHOWN])
+        more = f" and {len(missed) - SHOWN:,} more" if len(missed) > SHOWN else ""
+        yield f"{kind} never found in the dev set, with their number there: {listed}{more}"
 
 
 FEW = 100  # rows of a dev set on which accuracy is uncertain by a tenth in either direction

@@ -27,8 +27,23 @@ from seqloom.data.readers.files import cache_folder
 from seqloom.data.run_files import RunData, located
 from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, near_name
 from seqloom.experiments.baselines import batches_of, training_batches
-from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findings, losses_drawn, story_of
-from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, split_messages
+from seqloom.experiments.doctor.curves import (
+    ENOUGH,
+    STEPS,
+    Story,
+    curve_findings,
+    losses_drawn,
+    risen_dev_loss,
+    story_of,
+)
+from seqloom.experiments.doctor.data import (
+    BALANCED,
+    Confusion,
+    cost_findings,
+    label_findings,
+    never_found,
+    split_messages,
+)
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
 from seqloom.experiments.doctor.scores import ScoreBatches, Scores, measure_scores, score_findings, scores_table
@@ -39,6 +54,7 @@ from seqloom.report.numbers import share
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.task import LOSS, Metric, ModelSpec, task_of
 from seqloom.training.run_folder import RunFolder
+from seqloom.training.run_summary import RunScores, read_scores
 
 OF_STEPS = (
     *("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay"),
@@ -58,6 +74,7 @@ class ModelMeasurements(NamedTuple):
     has_weights: bool = False  # whether --class-weights can be used
     scores: Scores = Scores()
     scored_on: str = "the dev set"
+    score_of_all: tuple[tuple[str, float], ...] = ()  # of the run, if `scored_on` is a part of the dev set
     messages: tuple[str, ...] = ()
     checked: bool = True  # False: the model or the dev set is missing
 
@@ -78,6 +95,7 @@ def diagnose(run: str | Path) -> Diagnosis:
     except SeqloomError as error:
         messages.append(f"the model was not checked: {error.in_brief}")
     messages += measured.messages
+    messages += risen_dev_loss(story, measured.metric)
     messages += split_messages(warned, measured.scored_rows, measured.metric)
     if not story.end_reason and story.progress < 1:
         messages.append(f"the run has not ended: {share(story.progress)} of its training is done")
@@ -138,7 +156,7 @@ def diagnosis(
         name=name,
         findings=findings,
         metric=measured.scores.metric.name,
-        scores=scores_table(measured.scores),
+        scores=scores_table(measured.scores, measured.score_of_all),
         scored_on=measured.scored_on,
         figures=figures,
         messages=messages,
@@ -186,9 +204,14 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
     if both is not None:
         train = training_batches(task, both, config.training.batching)
         scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
-    running, scored_on = prepared.schema.target.is_running, "the dev set"
+    running, scored_on, of_all = prepared.schema.target.is_running, "the dev set", tuple[tuple[str, float], ...]()
+    known = read_scores(folder.model) or RunScores(step=0)
     if next(every, None) is not None:
         scored_on = "a part of the dev set" if running else f"{own.rows:,} of {len(lengths):,} dev rows"
+        score = known.dev.get(task.metric.name)
+        named = "this run on the complete dev set" if running else f"this run on all {len(lengths):,} dev rows"
+        of_all = () if score is None else ((named, score),)
+    messages = (*messages, *never_found(known.per_class, spans=prepared.schema.target.of_steps))
     # Confusions of spans say nothing about the frequency of labels.
     confusion = own.confusion if prepared.schema.target.one_label else ()
     return ModelMeasurements(
@@ -200,6 +223,7 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         has_weights=weighed,
         scores=scores,
         scored_on=scored_on,
+        score_of_all=of_all,
         messages=messages,
     )
 

@@ -82,7 +82,8 @@ class Diagnosis(Shown):
     name: str
     findings: tuple[Finding, ...] = ()
     metric: str = ""  # of the scores
-    scores: tuple[tuple[str, float], ...] = ()  # of the run and of simple baselines, on the same rows of the dev set
+    scores: tuple[tuple[str, float], ...] = ()  # of the run and of simple baselines, on the same rows of the dev set,
+    # and of the run on all rows
     scored_on: str = "the dev set"
     figures: tuple[Figure, ...] = ()
     messages: tuple[str, ...] = ()
@@ -113,7 +114,8 @@ class Diagnosis(Shown):
         if not self.findings and not self.long_enough:
             return "the run is too short to check its curves"
         if not self.findings:
-            return "no known problems found" if self.model_checked else "the model could not be checked (see Notes)"
+            verdict = "no known problems found" if self.model_checked else "the model could not be checked"
+            return f"{verdict} (see Notes)" if self.messages or not self.model_checked else verdict
         count = len(self.findings)
         found = "found 1 problem" if count == 1 else f"found {count} problems"
         flags = "".join(f"; start with {advice.typed}" for advice in self.findings[0].advice[:1])

@@ -283,7 +283,7 @@ def _cause(scores: Scores) -> str:
     return "Train longer, or use the simpler model."
 
 
-def scores_table(scores: Scores) -> tuple[tuple[str, float], ...]:
-    """The run and its baselines with their scores."""
-    own = () if math.isnan(scores.own) else (("this run", scores.own),)
+def scores_table(scores: Scores, score_of_all: tuple[tuple[str, float], ...] = ()) -> tuple[tuple[str, float], ...]:
+    """The run and its baselines with their scores, and the score of the run on the complete dev set."""
+    own = () if math.isnan(scores.own) else (("this run", scores.own), *score_of_all)
     return (*own, *((one.name, one.score) for one in scores.baselines))
