@@ -89,6 +89,42 @@ def test_a_training_word_stays_whole_unless_the_data_splits_it_more_often() -> N
     assert split(learned, "Mr. No. no. etc.") == ["Mr.", "No.", "no", ".", "etc", "."]
 
 
+def test_different_marks_are_one_word_only_if_they_often_are() -> None:
+    posts = "I saw it .\n" * 3 + "well ., it rains :) , they said .\n" * 2 + "no , yes ... wow !!! :(\n"
+    learned = splitter(posts + "ok :(\nso :(\n")
+    assert split(learned, "wait., :) fine:( so:), it...") == [
+        "wait",
+        ".",
+        ",",
+        ":)",
+        "fine",
+        ":(",
+        "so",
+        ":",
+        ")",
+        ",",
+        "it",
+        "...",
+    ]
+    assert split(learned, "well ., it") == ["well", ".,", "it"]  # a training word by itself
+
+
+@pytest.mark.parametrize(
+    ("abbreviations", "words"), [("at 5 p.m. in the U.K. , yes .", ["Corp.", ","]), ("", ["Corp", ".", ","])]
+)
+def test_a_dot_before_a_comma_belongs_to_its_word_if_training_words_end_in_dots(
+    abbreviations: str, words: list[str]
+) -> None:
+    learned = splitter("He left , and she saw it .\n" * 3 + abbreviations)
+    assert split(learned, 'Of Acme Corp., it\'s "Corp.," here. 3., no') == [
+        *("Of", "Acme", *words, "it's", '"', *words, '"', "here", "."),
+        *(("3.", ",") if abbreviations else ("3", ".", ",")),
+        "no",
+    ]
+    separate = splitter("He left , and she saw it .\n" * 3 + abbreviations + "\nof Corp . , it\n" * 3)
+    assert split(separate, "Inc., it") == ["Inc", ".", ",", "it"]
+
+
 def test_french_clitics_before_a_word_are_split() -> None:
     learned = splitter("l' homme et l' enfant d' Anne d' Eve\nl' eau aujourd'hui")
     assert split(learned, "l'arbre d'Yves aujourd'hui") == ["l'", "arbre", "d'", "Yves", "aujourd'hui"]

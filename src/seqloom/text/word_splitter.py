@@ -13,8 +13,10 @@ different training words have it attached, and next to how many different words 
 
 Words are counted by their shape, so `J.` can be kept and `Paris.` split. These rules are for new words. A training word
 that they would split is kept, unless the training data has it split more often. A mark that never occurs follows the
-majority of the others. Without marks in the training data, or if they are all attached, text is split at spaces only.
-Addresses (URLs, e-mail) are one word.
+majority of the others. Different marks in a row, as in `Paris."`, are one word only if they often are in training; the
+dot of `Corp.,` belongs to its word if training words end in dots, because no sentence ends before a comma. Without
+marks in the training data, or if they are all attached, text is split at spaces only. Addresses (URLs, e-mail) are one
+word.
 """
 
 import re
@@ -61,9 +63,10 @@ class WordSplitter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inside: Rules = {}
     suffixes: frozenset[str] = frozenset()  # clitics at the end of a word, in lower case: n't, 's
     prefixes: frozenset[str] = frozenset()  # at its start: l', d'
-    runs: frozenset[str] = frozenset()  # words of several marks: ... -- :)
+    runs: frozenset[str] = frozenset()  # usual words of several marks: ... -- :)
     repeated: frozenset[str] = frozenset()  # marks that are repeated in such words: . -
     kept: frozenset[str] = frozenset()  # training words that the rules would split
+    abbreviates: bool = False  # whether a dot before a comma belongs to its word: Corp.,
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where each word starts and stops. Together the words have all characters of the text but spaces, in order.
@@ -88,6 +91,9 @@ class WordSplitter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if len(parts) == 1:
                 found += parts
             waiting += parts[::-1] if len(parts) > 1 else []
+        for at in range(len(found) - 2, 0, -1) if self.abbreviates else ():
+            if found[at : at + 2] == [".", ","] and _kind(found[at - 1]) == PLAIN:
+                found[at - 1 : at + 1] = [found[at - 1] + "."]
         return found
 
     def _split(self, chunk: str) -> list[str]:
@@ -96,7 +102,7 @@ class WordSplitter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if kind == PLAIN or chunk in self.kept:
             return [chunk]
         if kind == MARKS:
-            return self._marks(chunk) if self.end.get(ANY) and chunk not in self.runs else [chunk]
+            return self._marks(chunk) if self.end.get(ANY) else [chunk]
         if _plain(chunk) in self.suffixes or _plain(chunk) in self.prefixes:
             return [chunk]
         for head, tail in (self._end(chunk), self._suffix(chunk), self._start(chunk), self._prefix(chunk)):
@@ -295,10 +301,21 @@ class SplitterFit:
                 start.alone[left[0] + shape(_core(right))].add(right)
         for left, mark, right in self.between:
             inside.alone[mark + _near(left[-1], right[0])].add(f"{left} {right}")
-        runs = frozenset(word for word in self.words if len(word) > 1 and _kind(word) == MARKS)
-        repeated = frozenset(run[0] for run in runs if set(run) == {run[0]})
-        rules = WordSplitter(start.rules(), end.rules(), inside.rules(), suffixes, prefixes, runs, repeated)
-        kept = (word for word in self.words if _kind(word) == MIXED and self._is_kept(word, rules.words(word)))
+        runs = {word for word in self.words if len(word) > 1 and _kind(word) == MARKS}
+        repeated = frozenset(run[0] for run in runs if len(set(run)) == 1)
+        usual = frozenset(run for run in runs if len(set(run)) == 1 or self._is_usual(run))
+        abbreviations = {word for word in marked if word.endswith(".") and shape(_core(word)) != "m"}
+        rules = WordSplitter(
+            start.rules(),
+            end.rules(),
+            inside.rules(),
+            suffixes,
+            prefixes,
+            runs=usual,
+            repeated=repeated,
+            abbreviates=len(abbreviations) > self.pairs[".", ","],
+        )
+        kept = (word for word in self.words if _kind(word) and self._is_kept(word, rules.words(word)))
         return msgspec.structs.replace(rules, kept=frozenset(kept))
 
     def _clitics(self, marked: set[str], *, at_end: bool) -> frozenset[str]:
@@ -324,6 +341,10 @@ class SplitterFit:
             and (len(near) >= FEWEST_HOSTS or sum(near.values()) >= OFTEN)
             and (not at_end or self.first[one] <= LEADING * sum(near.values()))
         )
+
+    def _is_usual(self, run: str) -> bool:
+        """Whether different marks are often one word, and not more often separate words."""
+        return self.words[run] >= OFTEN and self._is_kept(run, list(run))
 
     def _is_kept(self, word: str, pieces: list[str]) -> bool:
         """Whether the rules split a word that the training data does not have split more often."""
