@@ -63,7 +63,7 @@ def test_raw_text_has_the_entities_of_its_words_with_its_own_offsets(model: Load
     for mine, other in zip(raw.entities, listed.entities, strict=True):
         assert RAW[mine.start : mine.end] == mine.text
         assert mine.text.replace(",", " ,").replace("Paris.", "Paris .") == other.text
-        assert (mine.type, mine.confidence) == (other.type, pytest.approx(other.confidence))
+        assert (mine.label, mine.confidence) == (other.label, pytest.approx(other.confidence))
 
 
 def test_words_that_are_given_one_by_one_are_never_split(model: LoadedModel) -> None:
@@ -101,7 +101,7 @@ def test_the_command_line_takes_a_sentence_a_file_of_lines_and_standard_input(ru
     assert [word["text"] for word in found["words"]] == TOKENIZED.split()
     for entity in found["entities"]:
         assert RAW[entity["start"] : entity["end"]] == entity["text"]
-        assert 0 < entity["confidence"] <= 1 and entity["type"] in ("LOC", "ORG", "PER")
+        assert 0 < entity["confidence"] <= 1 and entity["label"] in ("LOC", "ORG", "PER")
     text = call(app, ["predict", str(run), RAW, "--output-format", "text", "--device", "cpu"]).stdout
     assert text.count("](") == len(found["entities"])
 

@@ -287,6 +287,6 @@ def test_comparisons_races_and_searches_print_in_a_few_lines_and_are_tables(pand
 
 
 def test_an_entity_is_printed_with_all_its_fields() -> None:
-    entity = {"text": "John Smith", "type": "PER", "start": 10, "end": 20, "confidence": 0.9}
-    assert brief([entity]) == "[{'text': 'John Smith', 'type': 'PER', 'start': 10, 'end': 20, 'confidence': 0.9}]"
+    entity = {"text": "John Smith", "label": "PER", "start": 10, "end": 20, "confidence": 0.9}
+    assert brief([entity]) == "[{'text': 'John Smith', 'label': 'PER', 'start': 10, 'end': 20, 'confidence': 0.9}]"
     assert brief(dict.fromkeys("abcde", 0.2)).endswith("…; 5 in all}")

@@ -102,7 +102,7 @@ def test_where_no_span_is_true_and_none_was_said_there_is_no_f1(small: Find) -> 
 def test_entities_of_a_known_text_are_places_in_it_and_quote_it() -> None:
     said = TagsPrediction.of(("B-PER", "I-PER", "O", "B-LOC"), in_scheme=True, confidences=(0.9, 0.5))
     assert [tuple(one) for one in said.entities] == [("", "PER", 0, 2, 0.9), ("", "LOC", 3, 4, 0.5)]
-    assert said.to_json()["entities"][1] == {"type": "LOC", "start": 3, "end": 4, "confidence": 0.5}
+    assert said.to_json()["entities"][1] == {"label": "LOC", "start": 3, "end": 4, "confidence": 0.5}
     text = Words.join(["Ada", "King", "met", "Rome"], [False, True, True, False])
     first, second = said.with_input(text).entities
     assert tuple(first) == ("AdaKing", "PER", 0, 7, 0.9)

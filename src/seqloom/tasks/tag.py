@@ -150,11 +150,11 @@ class PredictedEntity(NamedTuple):
     """A span that the tags mark, such as a name.
 
     `start` and `end` count characters of the text, or steps if there is no text. `confidence` is the probability of
-    exactly this span with this type.
+    exactly this span with this label.
     """
 
     text: str
-    type: str
+    label: str  # its type, such as PER
     start: int
     end: int
     confidence: float | None = None  # None: not computed
@@ -188,7 +188,7 @@ class TagsPrediction(Prediction):
 
     @property
     def entities(self) -> tuple[PredictedEntity, ...]:
-        """The spans with their text, type, offsets and confidence."""
+        """The spans with their text, label, offsets and confidence."""
         sure = self.confidences or (None,) * len(self.spans or ())
         return tuple(self._entity(span, one) for span, one in zip(self.spans or (), sure, strict=True))
 
@@ -222,7 +222,9 @@ class TagsPrediction(Prediction):
     def marked(self) -> MarkedText:
         """The text with its entities marked, as a block of a report; empty if the text is not known."""
         marks = [
-            TextMark(one.start, one.end, one.type, "" if one.confidence is None else f"confidence {one.confidence:.2f}")
+            TextMark(
+                one.start, one.end, one.label, "" if one.confidence is None else f"confidence {one.confidence:.2f}"
+            )
             for one in self.entities
         ]
         return MarkedText("" if self.words is None else self.words.text, marks, self.types)
