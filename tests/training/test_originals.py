@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.config.data import BadRows, DataConfig, EncodingConfig
 from seqloom.config.tokenizers import WordsConfig
+from seqloom.data import prepared as prepared_data
 from seqloom.training.events import Report, Validated
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
@@ -61,8 +62,24 @@ def test_a_word_that_the_vocabulary_lacks_is_shown_as_it_was_written(
     assert shown(tmp_path, name, train, dev) == inputs
 
 
-def test_what_was_written_is_kept_of_few_rows_and_where_a_row_is_left_out(tmp_path: Path) -> None:
+def test_words_that_are_read_without_their_case_are_shown_with_it(tmp_path: Path) -> None:
+    """Any row may be one of the worst, which are shown."""
+    rows = [f"A Good Film {number}" for number in range(100)]
+    (tmp_path / "train.csv").write_text(TRAIN)
+    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(f"{row},good\n" for row in rows))
+    config = DataConfig(train=(str(tmp_path / "train.csv"),), dev=(str(tmp_path / "dev.csv"),))
+    request = RunRequest(size="nano", encoding=EncodingConfig(tokenizer=WordsConfig(lowercase=True)))
+    prepared = resolve(config, request, cache=tmp_path / "cache").prepared
+    dev = prepared.splits["dev"].tolist()
+    assert sorted(prepared.dev_texts) == dev and sorted(prepared.dev_texts.values()) == sorted(rows)
+    assert "A Good" not in prepared.shown(dev[0]), "the tokens alone have no case"
+
+
+def test_what_was_written_is_kept_of_few_rows_and_where_a_row_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row numbers count the rows that are kept: the long one between them has none."""
+    monkeypatch.setattr(prepared_data, "KEPT_TEXTS", 64)
     (tmp_path / "train.csv").write_text(TRAIN)
     long = "a " * 30 + "film,bad\n"
     rows = [f"a fine{number} film,good\n" for number in range(100)]

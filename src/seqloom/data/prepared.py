@@ -134,10 +134,10 @@ class ExampleEncoder:
         return cut | self.schema.target.cut(cut, most)
 
 
-FORMAT = 5
+FORMAT = 6
 FACTS = "facts.json"
 SPLIT = "split"  # the column with the split of each row
-SHOWN, LONGEST_SHOWN = 64, 1_000  # dev rows whose text is kept, and characters of each
+KEPT_TEXTS, LONGEST_KEPT = 4_096, 240  # dev rows whose text is kept, and characters of each
 
 
 class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -151,7 +151,7 @@ class PreparedFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: AnySplit
     findings: tuple[DataFinding, ...]
     files: tuple[str, ...]  # in reading order
-    dev_texts: dict[int, str]  # original inputs of a few dev rows with unknown tokens, one line each
+    dev_texts: dict[int, str]  # original inputs of dev rows that their tokens do not show as written, one line each
     skipped: dict[str, int]  # bad rows by code
     splitter: WordSplitter | None = None
 
@@ -192,7 +192,7 @@ class Prepared(NamedTuple):
     split: AnySplit
     places: np.ndarray  # [rows,2] the file number and the line of each row
     files: tuple[str, ...]
-    dev_texts: dict[int, str]  # original inputs of a few dev rows with unknown tokens
+    dev_texts: dict[int, str]  # original inputs of dev rows that their tokens do not show as written
     skipped: Mapping[str, int] = {}  # bad rows by code
     splitter: WordSplitter | None = None  # learned from the words of the training set, if the input is in words
 
@@ -342,9 +342,9 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
         columns = encoder.columns(block)
         rows = columns["input"].rows
         if part == "dev" and encoder.tokenizer is not None:
-            found = survey.dev_texts | dict(_with_unknown(block, columns, encoder, first))
+            found = survey.dev_texts | dict(_changed_texts(block, columns, encoder, first))
             survey.dev_texts = {
-                row: found[row] for row in heapq.nsmallest(SHOWN, found, lambda row: sample_order(str(row)))
+                row: found[row] for row in heapq.nsmallest(KEPT_TEXTS, found, lambda row: sample_order(str(row)))
             }
         if part == "train" and encoder.splitting is not None:
             for example in block:
@@ -361,17 +361,22 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
         encoder.ledger.bad_file("data.no_train", "every row of the training set is too long", place, _LONGER)
 
 
-def _with_unknown(
+def _changed_texts(
     block: Sequence[Example], columns: Columns, encoder: ExampleEncoder, first: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield the rows of a block with unknown tokens, counted from `first`, and their original text in one line."""
+    """Yield the rows of a block that their tokens do not show as written, and their original text in one line.
+
+    These are rows with unknown tokens, or all if the tokenizer drops the case. Rows are counted from `first`.
+    """
     values, starts = columns["input"]
-    lacking = np.unique(np.searchsorted(starts, np.flatnonzero(values == UNKNOWN), side="right") - 1)
+    lowered = encoder.tokenizer is not None and encoder.tokenizer.config.lowercase
+    changed = np.ones_like(values, bool) if lowered else values == UNKNOWN
+    rows = np.unique(np.searchsorted(starts, np.flatnonzero(changed), side="right") - 1)
     examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
-    for row in lacking.tolist():
+    for row in rows.tolist():
         given = examples[tuple(columns[PLACE].values[row].tolist())].input
         text = f" {NAMES[SEPARATOR]} ".join(encoder.schema.input.texts(given))
-        yield first + row, " ".join(text.split())[:LONGEST_SHOWN]
+        yield first + row, " ".join(text.split())[:LONGEST_KEPT]
 
 
 def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:

@@ -69,7 +69,7 @@ class Survey:
         self.rows: Counter[SplitName] = Counter()
         self.labels: dict[SplitName, Counter[str]] = {part: Counter() for part in SPLITS}
         self.schemes: dict[str, Scheme] = {}  # the tag scheme of each file
-        self.dev_texts: dict[int, str] = {}  # inputs of some dev rows that contain unknown tokens
+        self.dev_texts: dict[int, str] = {}  # inputs of dev rows that their tokens do not show as written
         self._observer = observer or Checks(dataset.schema)
         self._tags: dict[str, TagChecker] = {}
         self._kept: list[Block] | None = []
