@@ -102,6 +102,9 @@ def test_the_command_line_takes_a_sentence_a_file_of_lines_and_standard_input(ru
     for entity in found["entities"]:
         assert RAW[entity["start"] : entity["end"]] == entity["text"]
         assert 0 < entity["confidence"] <= 1 and entity["label"] in ("LOC", "ORG", "PER")
+    (tmp_path / "raw.conll").write_text(f"{TOKENIZED}\n")  # read as the training file was
+    refused = call(app, ["predict", str(run), str(tmp_path / "raw.conll"), "--device", "cpu"])
+    assert "--format text" in refused.stderr + str(refused.exception)
     text = call(app, ["predict", str(run), RAW, "--output-format", "text", "--device", "cpu"]).stdout
     assert text.count("](") == len(found["entities"])
 
@@ -224,6 +227,7 @@ def test_the_report_of_a_run_has_scores_by_type_a_confusion_and_spans_in_color(t
     result = seqloom.train(*data["train"], dev=data["dev"], out=tmp_path / "run", **short)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Scores by label" in page and "Confusion matrix" in page
+    assert "boundaries are ignored" in page.partition("Confusion matrix")[2].partition("<h2")[0]
     scores = seqloom.load(result.folder).notes["per_class"]
     assert {kind: row["support"] for kind, row in scores.items()} == {"LOC": 12, "ORG": 8, "PER": 17}
     assert '<mark class="m2">John Smith<small>PER</small></mark>' in page

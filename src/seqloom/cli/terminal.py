@@ -24,7 +24,7 @@ from seqloom.events import Event, Progress, Result, Show, finished
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import counted, duration, share, size
 from seqloom.training.events import Ended, Notice, Report, Sample, Started, Stepped, Validated, Wrote
-from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline
+from seqloom.training.progress import GAP, KEPT, PROMPT_END, ProgressFacts, brief_names, marked, score, sparkline
 
 if TYPE_CHECKING:
     from seqloom.data.checks.check import DataFinding
@@ -251,11 +251,15 @@ def sample_line(sample: Sample) -> Text:
 def written_lines(report: Wrote) -> list[Text]:
     """The texts that the model wrote, complete, each after its prompt."""
     texts = [
-        Text.assemble("  ", (escaped(one.prompt), "dim"), "\n  ".join(map(escaped, one.text.split("\n"))))
+        Text.assemble("  ", (escaped(marked(one.prompt)), "dim"), "\n  ".join(map(escaped, one.text.split("\n"))))
         for one in report.texts
     ]
     return [
-        Text("The model continues the first words of dev texts:" if report.texts[0].prompt else "The model writes:"),
+        Text(
+            f"The model continues the first words of dev texts, from {PROMPT_END} on:"
+            if report.texts[0].prompt
+            else "The model writes:"
+        ),
         *texts,
     ]
 
@@ -336,8 +340,8 @@ LOSS = "loss"
 NOT_LOWER = "the probabilities were good already, or half of the dev set is too small to fit the other half"
 
 
-def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
-    """Print how a run ended, where its files are, and what to do next."""
+def summary(out: Path, ended: Ended, task: "Task", *, has_test: bool = False, json: bool) -> None:
+    """Print how a run ended, where its files are, and what to do next; `has_test` is whether there is a test set."""
     places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
     if json:
@@ -358,8 +362,9 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     del named["card"]
     lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
-    judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
-    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN")
+    judged = ["seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"]  # without a dev set
+    judged += ["seqloom evaluate RUN --split test"] if has_test else []
+    then = (*asked, task.usage.file, *task.usage.then, *judged, "seqloom doctor RUN")
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 

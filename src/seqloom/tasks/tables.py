@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from seqloom.tasks.evaluation import Evaluation, Unseen
 
 ONE_ROW = "no interval: there is only one row"
-ALIKE = "no interval: every resample of these rows gives the same value"
+ALIKE = "no interval: the same in every resample"
+TYPES_ONLY = "Only types are compared here: boundaries are ignored, unlike in the scores."
 INTERVAL = "95 % interval"
 UNSEEN_LABELS = 8  # unseen labels that are named at most
 BRIEF_LABELS = 20  # shown in a terminal
@@ -126,6 +127,7 @@ def evaluation_blocks(evaluation: "Evaluation", found: Mapping[str, Any]) -> lis
         label_table(found.get("per_class", {})),
         Heading("Confusion matrix"),
         confusion_table(evaluation.confusion),
+        Aside(TYPES_ONLY if evaluation.known_evaluator.span_types and evaluation.confusion else ""),
         *(
             block
             for column, slices in found.get("slices", {}).items()

@@ -12,6 +12,7 @@ SPARKS = 12  # points of the sparkline
 SAMPLES = 2  # of a validation that is the best so far
 GAP = " · "
 LOSS = "loss"
+PROMPT_END = "|"  # between a prompt and what a model writes
 KEPT = "kept, within one standard error of the best"  # the mark of a validation whose weights replace better ones
 
 
@@ -104,3 +105,8 @@ def sparkline(values: Iterable[float]) -> str:
     low, high = min(finite), max(finite)
     scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
     return "".join(LEVELS[int((value - low) * scale)] for value in finite)
+
+
+def marked(prompt: str) -> str:
+    """A prompt with the mark at its end; an empty one has none."""
+    return f"{prompt}{PROMPT_END}" if prompt else ""

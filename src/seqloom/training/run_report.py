@@ -40,7 +40,9 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import Matrix
 from seqloom.report.labels import excerpt
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
+from seqloom.tasks.tables import TYPES_ONLY
 from seqloom.tasks.tag import TagsPrediction
+from seqloom.training.progress import marked
 from seqloom.training.run_summary import SampleLine, ValidationLine, best_of, chosen_of, layers_text
 
 if TYPE_CHECKING:
@@ -161,11 +163,11 @@ def run_document(summary: "RunSummary") -> Document:
             Heading("Scores by label"),
             _per_class(summary.chosen_scores),
             Heading("Confusion matrix"),
-            *_confusion(summary.chosen_scores),
+            *_confusion(summary.chosen_scores, of_spans=bool(summary.span_types)),
             Heading("Predictions over time"),
             *(block for one in prediction_history(summary.validations) for block in _answers(one, summary.span_types)),
             Heading("Texts that the model writes"),
-            *(Quote([excerpt(f"{one.prompt}{one.text}", LONGEST_TEXT)]) for one in summary.written),
+            *(Quote([excerpt(f"{marked(one.prompt)}{one.text}", LONGEST_TEXT)]) for one in summary.written),
             Heading("Evaluations on the test set"),
             *_test_evaluations(summary),
             Heading("Curves"),
@@ -288,7 +290,7 @@ def _per_class(scores: "RunScores | None") -> TableBlock:
     return TableBlock(("label", "precision", "recall", "f1", "count"), rows[:MOST_LABELS])
 
 
-def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
+def _confusion(scores: "RunScores | None", *, of_spans: bool) -> list[DocumentBlock]:
     if scores is None or not scores.confusion:
         return []
     names = sorted({name for one in scores.confusion for name in (one.expected, one.predicted)})
@@ -314,6 +316,7 @@ def _confusion(scores: "RunScores | None") -> list[DocumentBlock]:
     return [
         Pictures(pictures),
         TableBlock(("expected", "predicted", "count"), rows),
+        Aside(TYPES_ONLY if of_spans else ""),
     ]
 
 

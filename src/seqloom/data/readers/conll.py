@@ -25,6 +25,7 @@ LONGEST = 10_000  # words of a sentence
 COMMENTS = 100  # maximum paragraphs of comments before the first word
 DOCUMENT = "-DOCSTART-"
 SEPARATORS = {"\t": "tabs", " ": "spaces"}
+OR_TEXT = "or read plain text with --format text"
 
 
 class Sentence(NamedTuple):
@@ -87,7 +88,7 @@ def read_conll(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) 
     layout = ConllLayout(separator, len(cells_of(line, separator)), number)
     if layout.width < 2:
         text, place = "expected a word and its tag, found one column", Place(str(path), layout.line)
-        ledger.bad_file("conll.columns", text, place, "write a tag after each word, or set --delimiter")
+        ledger.bad_file("conll.columns", text, place, f"write a tag after each word, set --delimiter, {OR_TEXT}")
     columns = ("tokens", *(str(number) for number in range(2, layout.width)), "tags")
     return Table(columns, _records(chain(head, sentences), layout, breaks, ledger))
 
@@ -163,7 +164,7 @@ def _fault(cells: list[str], line: str, number: int, layout: ConllLayout) -> Fau
     if len(cells) == width:
         return Fault(number, "conll.columns", f"column {cells.index('') + 1} is empty", "give every word all columns")
     text = f"{counted(len(cells), 'column')}, but line {shown} has {width}"
-    return Fault(number, "conll.columns", text, "give every word all columns, the tag last")
+    return Fault(number, "conll.columns", text, f"give every word all columns, the tag last, {OR_TEXT}")
 
 
 # CoNLL-U, the format of Universal Dependencies: ten columns with tabs between them, comments, a blank line at the end.
@@ -267,7 +268,7 @@ def _range_stop(number: str, following: int, before: int) -> int:
 def _conllu_fault(cells: list[str], number: int) -> Fault | None:
     if len(cells) != len(CELLS):
         text = f"{counted(len(cells), 'column')}; CoNLL-U has {len(CELLS)}, separated by tabs"
-        return Fault(number, "conll.columns", text, "write _ for unknown values")
+        return Fault(number, "conll.columns", text, f"write _ for unknown values, {OR_TEXT}")
     if all(cells):
         return None
     if not cells[FORM]:
