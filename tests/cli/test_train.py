@@ -48,6 +48,8 @@ from seqloom.tasks.task import ModelSpec, Task, task_of
 from seqloom.text.tokenizer import fit
 from seqloom.training import learning_rate
 from seqloom.training.events import Ended, Notice, Report, Sample, Saved, Speed, Started, Stepped, Validated
+from seqloom.training.request import requested
+from seqloom.training.resolve import resolve
 from seqloom.training.run_location import LAYERS, RunMismatchError
 from seqloom.training.state import Environment
 
@@ -202,6 +204,7 @@ def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.Cap
         Path("runs/reviews-classify-cnn"),
         Ended(48, "done", 48, 48, {"accuracy": 0.9}, pace(), 0),
         task("text", "label"),
+        has_test=True,
         json=False,
     )
     told = capsys.readouterr().out
@@ -298,7 +301,7 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
 ) -> None:
     text = "runs/a contains a different run: x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=now)
-    told = error_in_flags(error, given, ("train", "my data.csv", "--out", "runs/a"))
+    told = error_in_flags(error, dict.fromkeys(given), ("train", "my data.csv", "--out", "runs/a"))
     assert told.problem == f"runs/a contains a different run: {'; '.join(said)}"
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
 
@@ -306,9 +309,32 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
 def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
     text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
     error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
-    told = error_in_flags(error, ["size"], ("train", "a.csv")).problem
+    told = error_in_flags(error, {"size": "big"}, ("train", "a.csv")).problem
     assert "a different run: file a.csv was 1 and is now 2; --size would make a different model; model." in told
     assert told.count(" is now ") <= 1 + LAYERS
+
+
+def test_a_refusal_suggests_no_option_that_the_files_give_anyway(tmp_path: Path) -> None:
+    (tmp_path / "tags.txt").write_text("a O\nb B-X\n\n" * 9)
+    (tmp_path / "rows.csv").write_text("text;label\n" + "a;yes\nb;no\n" * 9)
+
+    def refused(*arguments: object) -> str:
+        given = [*map(str, arguments), "--out", str(tmp_path / "run"), "--epochs", "1"]
+        run = CliRunner().invoke(app, ["train", *given])
+        assert isinstance(run.exception, ConfigError)
+        return run.exception.fix
+
+    def kept(name: str, **options: str) -> None:
+        config, wanted = requested((tmp_path / name,), {"epochs": 2, "size": "nano"} | options)
+        found = resolve(config, wanted, cache=tmp_path / "cache")
+        (tmp_path / "run" / "model").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / "config.toml").write_text(found.config.to_toml())
+
+    kept("tags.txt")
+    assert f"tags.txt --epochs 1 --out {tmp_path}/run-2`" in refused(tmp_path / "tags.txt")
+    kept("rows.csv", delimiter=";")
+    assert "rows.csv --epochs 1 --delimiter ';' --" in refused(tmp_path / "rows.csv")
+    assert f"train --epochs 1 --config {tmp_path}/run/config.toml --out {tmp_path}/run-2`" in refused()
 
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 import seqloom
 from seqloom import recipes
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.tokenizers import CharactersConfig
 from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.recipes.families import RECIPES
 from seqloom.tasks.lm import memory_grows
@@ -36,12 +37,37 @@ def test_prose_is_trained_in_streams_if_the_model_carries_a_state(prose: Path, r
     found = resolve(DataConfig(train=(str(prose),)), RunRequest(model=recipe, size="nano"), cache=prose.parent / "c")
     assert isinstance(found.config.training.batching, kind)
     assert found.config.data.reading.unit == "paragraph"
+    (line,) = [line for line in found.messages if line.startswith("batching: ")]
+    assert line.startswith(f"batching: {found.config.training.batching.kind()}, because the documents are parts of one")
 
 
 def test_documents_that_stand_alone_are_batched_by_length(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(PARAGRAPHS))
     found = resolve(DataConfig(train=(str(tmp_path / "a.txt"),)), RunRequest(size="nano"), cache=tmp_path / "c")
     assert isinstance(found.config.training.batching, ByLengthConfig)
+    assert not any(line.startswith("batching: ") for line in found.messages)
+
+
+def test_long_documents_are_no_batches_by_length_and_a_line_says_why_and_how_to_have_them(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(PARAGRAPHS))
+    data, encoding = DataConfig(train=(str(tmp_path / "a.txt"),)), EncodingConfig(tokenizer=CharactersConfig())
+    found = resolve(data, RunRequest(model="lstm", size="nano", encoding=encoding), cache=tmp_path / "c")
+    assert isinstance(found.config.training.batching, StreamsConfig)
+    (line,) = [line for line in found.messages if line.startswith("batching: ")]
+    longest = max(map(len, PARAGRAPHS))
+    assert f"streams, because the longest document has {longest} tokens" in line and "--batching by-length" in line
+    asked = RunRequest(model="lstm", size="nano", encoding=encoding, training={"batching": StreamsConfig()})
+    assert not any(line.startswith("batching: ") for line in resolve(data, asked, cache=tmp_path / "c").messages)
+
+
+@pytest.mark.slow
+def test_an_evaluation_counts_documents_or_the_pieces_of_streams(prose: Path) -> None:
+    for batching, unit in (("streams", "piece"), ("packs", "document")):
+        out = prose.parent / batching
+        seqloom.train(prose, out=out, model="lstm", size="nano", steps=1, device="cpu", batching=batching)
+        found = seqloom.load(out).evaluate()
+        assert found.unit == unit and found.report().startswith(f"lm: {found.rows} {unit}s\n")
+        assert any("consecutive pieces" in text for text in found.messages) is (unit == "piece")
 
 
 @pytest.mark.slow
@@ -63,7 +89,7 @@ def test_a_trained_language_model_continues_the_first_words_of_dev_texts(prose: 
     (line,) = [line for line in RunFolder(run.folder).events() if line["kind"] == "texts"]
     assert [one["text"] for one in line["texts"]] == [one.text for one in texts]
     page = (run.folder / "report.html").read_text()
-    assert "Texts that the model writes" in page and texts[0].prompt in page
+    assert "Texts that the model writes" in page and f"{texts[0].prompt}|" in page
     again: list[Report] = []
     seqloom.train(prose, out=run.folder, device="cpu", show=again.append)
     assert [one.texts for one in again if isinstance(one, Wrote)] == [texts]  # the seed is fixed

@@ -149,7 +149,7 @@ def _document(found: dict[str, Any], evaluation: "Evaluation", data: list[str]) 
     where = " ".join(data) or f"the {found['split']} set"
     tested = found.get("test_evaluations")
     return Document(
-        f"{counted(found['rows'], 'example')} of {where}",
+        f"{counted(found['rows'], evaluation.unit)} of {where}",
         [
             *evaluation_blocks(evaluation, found),
             *([Heading("The test set")] if tested else []),

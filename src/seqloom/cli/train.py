@@ -11,7 +11,7 @@ command for a free folder.
 import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -26,7 +26,7 @@ from seqloom.config.options import MACHINE, RUN, own, said, settings, typed_chan
 from seqloom.config.options import typed as typed_part
 from seqloom.config.training import RunConfig, TrainingConfig
 from seqloom.data.run_files import located, with_known_starts
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, SeqloomError
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import duration
 from seqloom.training.request import FLAGS, RunRequest, is_solved, requested
@@ -254,7 +254,9 @@ def _run(
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
         reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
         ended = followed(reports, screen, metric, tuple(filter(None, told)))
-    summary(out, ended, resolved.task, json=json)
+    data = resolved.config.data
+    has_test = bool(data.test) or getattr(data.split, "test_size", 0) > 0
+    summary(out, ended, resolved.task, has_test=has_test, json=json)
     raise typer.Exit(ended.exit_code)
 
 
@@ -312,16 +314,31 @@ def require_same(
         now = msgspec.structs.replace(now, data=msgspec.structs.replace(data, **known))
     now = with_known_starts(now, before, there)
     if changes := list(dict.fromkeys([*_flagged(before, now, given), *_encoding_changes(before.encoding, given)])):
-        raise _refusal(home.named, changes, list(typed_changes(there.data, given)) if same else [], typed)
+        unnamed = not {*data.train, "--config"} & {*typed}  # the run is named by its folder alone
+        options = [f"--config {shlex.quote(str(home.named / RunFile.CONFIG))}"] if unnamed else []
+        options += _reading_options(there.data, given) if same and not unnamed else []
+        raise _refusal(home.named, changes, options, typed)
 
 
-def error_in_flags(error: RunMismatchError, given: Collection[str], typed: Typed) -> ConfigError:
+def error_in_flags(error: RunMismatchError, given: Mapping[str, Any], typed: Typed) -> ConfigError:
     """Return the error in terms of flags; `given` are the options of the command, `typed` is the command."""
     folder, _, rest = error.problem.partition(DIFFERENT)
     others = [part for part in rest.split("; ") if part.startswith(KEPT)]
     changes = [*others, *dict.fromkeys(_flagged(error.before, error.now, given))]
     same = error.before.data.train == error.now.data.train
-    return _refusal(Path(folder), changes, list(typed_changes(error.now.data, given)) if same else [], typed)
+    return _refusal(Path(folder), changes, _reading_options(error.now.data, given) if same else [], typed)
+
+
+def _reading_options(data: DataConfig, given: Mapping[str, Any]) -> list[str]:
+    """Return the options that read these files in the same way, without those that are found from the files anyway."""
+    from seqloom.data.dataset import open_without_test
+    from seqloom.data.problems import Ledger
+
+    found = with_flags(DataConfig(train=data.train), given)
+    with suppress(SeqloomError):
+        found = open_without_test(found, Ledger.of(found)).config
+    known = set(typed_changes(found, given))
+    return [option for option in typed_changes(data, given) if option not in known]
 
 
 def _refusal(folder: Path, changes: list[str], options: list[str], typed: Typed) -> ConfigError:

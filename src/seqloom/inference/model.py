@@ -19,7 +19,7 @@ from seqloom.config.data import Task as TaskName
 from seqloom.config.decoding import AnyDecoding
 from seqloom.config.options import settings as flags_of
 from seqloom.config.options import stated, strict, with_flags
-from seqloom.config.training import AnyBatching, ByLengthConfig, RunConfig
+from seqloom.config.training import AnyBatching, ByLengthConfig, RunConfig, StreamsConfig
 from seqloom.data.check import Names
 from seqloom.data.endless import given_elements
 from seqloom.data.inputs import given_inputs
@@ -531,7 +531,11 @@ class LoadedModel(OpenedModel):
             write_errors(Path(errors), evaluator, evaluation, origin)
         unseen = origin.unseen(origin.prepared.splits[split])
         slices = _slices(evaluator, evaluation, origin, split, columns)
-        return evaluation._replace(unseen=unseen, slices=slices, messages=origin.messages)
+        unit, messages = "document" if origin.prepared.schema.target.is_running else "example", origin.messages
+        if isinstance(self._batching(batch_tokens), StreamsConfig):
+            unit = "piece"
+            messages = (*messages, "the set is read as one text in consecutive pieces (streams), as in training")
+        return evaluation._replace(unseen=unseen, slices=slices, messages=messages, unit=unit)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """Return the task for rows that the calibration was fitted on: each half uses that of the other half."""

@@ -105,6 +105,7 @@ class EvaluationFields(NamedTuple):
         slices: metrics by the values of columns.
         evaluator: the task that computed the metrics.
         messages: how the data was found and read.
+        unit: what a row is: an example, a document, or a piece of running text.
     """
 
     task: str
@@ -119,6 +120,7 @@ class EvaluationFields(NamedTuple):
     slices: tuple[Slice, ...] = ()
     evaluator: Evaluator | None = None
     messages: tuple[str, ...] = ()
+    unit: str = "example"
 
 
 class Evaluation(EvaluationFields, Shown):
@@ -195,7 +197,7 @@ class Evaluation(EvaluationFields, Shown):
 
     def document(self) -> Document:
         """The metrics with intervals, per-class scores, the confusion matrix and slices."""
-        return Document(f"{self.task}: {counted(self.rows, 'example')}", evaluation_blocks(self, evaluation_json(self)))
+        return Document(f"{self.task}: {counted(self.rows, self.unit)}", evaluation_blocks(self, evaluation_json(self)))
 
     def __repr__(self) -> str:
         main, ends = next(iter(self.metrics), ""), None

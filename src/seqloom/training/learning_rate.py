@@ -274,6 +274,17 @@ def default_batching(prepared: Prepared, batch_tokens: int, *, runs_on: bool, ca
     return PacksConfig(batch_rows=max(1, batch_tokens // ROW), row_length=ROW)
 
 
+def batching_message(batching: AnyBatching, prepared: Prepared, *, runs_on: bool) -> str:
+    """Why the default is not batches by length, and how to choose them; empty if it is."""
+    if isinstance(batching, ByLengthConfig):
+        return ""
+    longest = int(prepared.columns["input"].lengths[prepared.splits["train"]].max(initial=0))
+    size = default_batch_tokens(training_tokens(prepared))
+    found = f"the longest document has {longest:,} tokens, more than a quarter of a batch by length ({size:,} tokens)"
+    why = "the documents are parts of one text" if runs_on else found
+    return f"batching: {batching.kind()}, because {why} (--batching by-length reads each document by itself)"
+
+
 def training_tokens(prepared: Prepared) -> int:
     """The number of tokens in an epoch."""
     return int(prepared.schema.target.sizes(prepared.columns)[prepared.splits["train"]].sum())

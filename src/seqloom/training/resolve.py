@@ -50,6 +50,7 @@ from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_class, task_o
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.training.estimate import DEFAULT_SIZES, Pace, Processor, estimate_line, fitted, smaller_sizes
 from seqloom.training.learning_rate import (
+    batching_message,
     default_training,
     expected_epochs,
     training_line,
@@ -350,6 +351,8 @@ def resolving(
         if start is not None
         else tuple(word_messages(request, plain, encoding, prepared))
     )
+    if batching is None and before is None and (line := batching_message(training.batching, prepared, runs_on=runs_on)):
+        messages = (*messages, line)
     messages = (
         *dataset.messages,
         *prepared.messages,
