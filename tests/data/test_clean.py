@@ -366,7 +366,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    with pytest.raises(ConfigError, match="only csv, tsv, jsonl files are"):
+    with pytest.raises(ConfigError, match="only csv, tsv, jsonl, conll files are"):
         clean_data(tmp_path / "a.txt")
 
 
@@ -438,7 +438,7 @@ def test_the_next_command_of_a_check_reads_the_copy_in_the_encoding_that_it_has(
 
 def test_what_cannot_be_cleaned_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("John B-PER\nleft O\n\n")
-    with pytest.raises(ConfigError, match=r"only csv, tsv, jsonl files are.*`seqloom data check` lists"):
+    with pytest.raises(ConfigError, match=r"only csv, tsv, jsonl, conll files are.*`seqloom data check` lists"):
         clean_data(tmp_path / "names.txt")
 
 
@@ -456,3 +456,36 @@ def test_bad_rows_beyond_the_limit_are_errors_of_the_report(tmp_path: Path) -> N
     path.write_text("text,label\n" + ",a\n" * 9)
     with pytest.raises(RejectedError, match="9 problems"):
         check_data(path)  # there is nothing to report on
+
+
+SENTENCES = ("Ann B-PER\nleft O\n", "It O\nrains O\n", "ann O\nleft O\n", "Bo B-PER\n")
+
+
+@pytest.mark.parametrize("name", ["names.conll", "names.txt"])
+def test_repeated_sentences_of_words_with_tags_are_dropped(name: str, tmp_path: Path) -> None:
+    path, out = tmp_path / name, tmp_path / f"out{Path(name).suffix}"
+    path.write_text("\n".join([*SENTENCES, SENTENCES[0], "# a comment\nIt O\nrains B-X\n", SENTENCES[1]]))
+    report = clean_data(path, out=out)
+    assert counts(report) == {"repeat": 2} and report.conflicts == 2
+    assert out.read_text() == "".join(f"{one}\n" for one in (*SENTENCES, "It O\nrains B-X\n"))
+    assert report.changes[0].samples[0].before == "Ann left"
+    assert clean_data(out).is_clean
+    assert counts(clean_data(path, conflicts="drop")) == {"repeat": 1, "conflict": 3}
+    (command,) = clean_data(path).next
+    assert command == f"seqloom data clean {path} -o {path.with_name(f'names-clean{path.suffix}')}"
+
+
+def test_sentences_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text("\n".join(f"w{number % 30} O\nname{number % 7} B-X\n" for number in range(600)))
+    found = [one for one in check_data(path).findings if one.code == "leak.overlap"]
+    command = f"seqloom data clean {path} -o {tmp_path}/names-clean.txt"
+    assert found and all(f"`{command}`" in sample.fix for one in found for sample in one.samples)
+    assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
+    assert not [one for one in check_data(tmp_path / "names-clean.txt").findings if one.code.startswith("leak")]
+
+
+def test_a_file_that_cannot_be_cleaned_is_refused_before_a_name_for_the_copy_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "prose.txt").write_text("It rains.\nIt rained.\n")
+    refused = CliRunner().invoke(app, ["data", "clean", str(tmp_path / "prose.txt")])
+    assert "prose.txt is not cleaned: only csv, tsv, jsonl, conll files are" in str(refused.exception)

@@ -102,7 +102,7 @@ def test_the_command_line_takes_a_sentence_a_file_of_lines_and_standard_input(ru
     for entity in found["entities"]:
         assert RAW[entity["start"] : entity["end"]] == entity["text"]
         assert 0 < entity["confidence"] <= 1 and entity["label"] in ("LOC", "ORG", "PER")
-    (tmp_path / "raw.conll").write_text(f"{TOKENIZED}\n")  # read as the training file was
+    (tmp_path / "raw.conll").write_text(f"{RAW}\nBo left London.\n")  # read as the training file was
     refused = call(app, ["predict", str(run), str(tmp_path / "raw.conll"), "--device", "cpu"])
     assert "--format text" in refused.stderr + str(refused.exception)
     text = call(app, ["predict", str(run), RAW, "--output-format", "text", "--device", "cpu"]).stdout

@@ -258,7 +258,7 @@ CLEANED = settings(DataConfig, *READ_BY, "skip_bad_rows", "max_bad_rows")
     ),
 )
 def clean(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A csv, tsv or jsonl file; it is not changed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A csv, tsv, jsonl or conll file; it is not changed.")],
     out: Annotated[
         Path | None,
         option("--out -o", "OUT", "Write the copy to this file, in the same format (default: none, see --dry-run)."),
@@ -279,19 +279,19 @@ def clean(
     Labels get one spelling, damaged characters are repaired, and empty and repeated rows are dropped. Cleaning the copy
     again changes nothing.
     """
+    config = with_flags(DataConfig(train=(str(file),), id=""), given)
+    with _refusals(json):
+        from seqloom.data.clean import cleaning_steps, require_cleanable
+
+        require_cleanable(file, config.reading, Ledger.of(config))
     if dry_run == (out is not None):
         problem = "--dry-run writes no copy, but --out names one" if dry_run else "there is no name for the copy"
         raise ConfigError(
             problem, fix="leave one of them out" if dry_run else "-o OUT, or --dry-run to see the changes"
         )
     _require_report(report, (file, *([] if out is None else [out])))
-    config, cleaning = (
-        with_flags(DataConfig(train=(str(file),), id=""), given),
-        CleaningConfig(**said(CleaningConfig, given)),
-    )
+    cleaning = CleaningConfig(**said(CleaningConfig, given))
     with _refusals(json):
-        from seqloom.data.clean import cleaning_steps
-
         found = followed_work(cleaning_steps(config, cleaning, Ledger.of(config), out=out))
     if report is not None:
         from seqloom.files.disk import write_file

@@ -10,7 +10,8 @@ The rules run in this order, and again until none of them changes anything, so c
     rows          without an input or a target, repeated, and with contradicting targets if asked
     rare labels   merged or dropped, if asked; they are counted in the rows that are left
 
-A row that does not change is copied as it is written. Only the columns of input and target are ever changed.
+A row that does not change is copied as it is written. Only the columns of input and target are ever changed. Of CoNLL
+files, only repeated sentences are dropped.
 """
 
 import json
@@ -37,6 +38,7 @@ from seqloom.data.mojibake import repaired
 from seqloom.data.problems import Ledger
 from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
+from seqloom.data.readers.guess import guess
 from seqloom.data.readers.jsonl import careful
 from seqloom.data.readers.passages import MIXED, lines_in_windows
 from seqloom.data.readers.registry import format_of, read_table
@@ -60,7 +62,12 @@ from seqloom.report.document import (
 from seqloom.report.labels import excerpt, excerpt_from
 from seqloom.report.numbers import counted
 
-FORMATS: dict[Format, tuple[str, ...]] = {"csv": (".csv",), "tsv": (".tsv",), "jsonl": (".jsonl", ".ndjson")}
+FORMATS: dict[Format, tuple[str, ...]] = {
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "jsonl": (".jsonl", ".ndjson"),
+    "conll": (".conll", ".bio", ".iob", ".txt"),
+}
 SAMPLES = 5  # examples of each change
 WIDTH = 40  # columns of an example
 LINE_END = re.compile(r"\r\n?|\n")
@@ -305,7 +312,7 @@ class CleanTable:
 
     def lines(self, row: Callable[[int, Record], Mapping[int, Any] | None]) -> Iterator[str]:
         """Yield the lines of the copy; `row` returns the changed cells of a row by its number, or None to drop it."""
-        dialect = None if self.reading.format == "jsonl" else dialect_of(self.reading)
+        dialect = dialect_of(self.reading) if self.reading.format in ("csv", "tsv") else None
         if dialect is not None and self.reading.header:
             yield Delimited(self.path, self.reading, Ledger()).first.raw + "\n"
         for number, record in enumerate(self.table(Ledger(ANY_ROWS)).records):
@@ -327,18 +334,24 @@ class CleanTable:
                 raise ConfigError(text, fix="choose another label")
 
 
-def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
-    """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
+def require_cleanable(path: Path, reading: ReadingConfig, ledger: Ledger) -> Format:
+    """The format of a file; raise ConfigError if it is none that can be cleaned."""
     if is_folder(path):
         raise ConfigError(f"{path} is a folder", fix=f"give a file: {', '.join(FORMATS)}")
     require_regular(path, ledger)
-    format = reading.format or format_of(path, ledger)
+    format = reading.format or guess(DataConfig(train=(str(path),), reading=reading), ledger, prose=False).config.format
+    format = format or format_of(path, ledger)
     if format not in FORMATS:
         raise ConfigError(
             f"{path} is not cleaned: only {', '.join(FORMATS)} files are",
             fix="change the lines that `seqloom data check` lists in the file itself, or convert it to one of these",
         )
-    reading = msgspec.structs.replace(reading, format=format)
+    return format
+
+
+def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
+    """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
+    reading = msgspec.structs.replace(reading, format=require_cleanable(path, reading, ledger))
     windows = lines_in_windows(path, Ledger()) if reading.encoding == "utf-8" else []
     return msgspec.structs.replace(reading, encoding=MIXED) if windows else reading, frozenset(windows)
 
@@ -538,7 +551,7 @@ def _change(
     values, line = record.values, record.line
     if why := decisions.dropped[number]:
         columns = file.roles.target if why in LABEL_CHANGES else file.roles.input
-        log.add(why, number, line, " | ".join(str(values[column]) for column in columns))
+        log.add(why, number, line, " | ".join(_shown(values[column]) for column in columns))
         return None, False
     cells = file.repaired(values)
     for column, value in cells.items():
@@ -557,6 +570,11 @@ def _change(
         shown = next((str(value) for value in values if not str(value).isascii()), "")
         log.add("encoding", number, line, "(not UTF-8)", shown)
     return cells, bool(cells) or in_windows
+
+
+def _shown(value: Any) -> str:
+    """A value of a dropped row; the words of a sentence side by side."""
+    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _report(
@@ -595,7 +613,8 @@ def _next(file: CleanTable, out: str | None) -> tuple[str, ...]:
     """The command to run next: train on the copy, or write it."""
     if out is None:
         asked = " ".join(typed_changes(file.cleaning))
-        command = Ledger.of(file.config).clean_command(str(file.path), asked)
+        words = file.reading.format == "conll"
+        command = Ledger.of(file.config).clean_command(str(file.path), asked, words=words)
         return (command,) if command else ()
     names = [name for name in READ_BY if name != "encoding"]  # the copy is UTF-8
     return (" ".join(["seqloom train", shlex.quote(out), *typed_settings(file.config, names)]),)
@@ -639,7 +658,7 @@ def clean_data(
     """Write a cleaned copy of a file, and return a report of every change, which a notebook shows as a page.
 
     Args:
-        data: a csv, tsv or jsonl file; it is never changed.
+        data: a csv, tsv, jsonl or conll file; it is never changed.
         out: the copy, in the same format (default: nothing is written, and the report says what would change).
 
     All other arguments are the options of `seqloom data clean`, with the same names.

@@ -23,6 +23,7 @@ SHOWN = 20  # bad rows in an error message
 SAMPLES = 5  # of each code
 MOST_ALLOWED = 0.1  # the share of bad rows up to which the message says how to allow them
 CLEANABLE = re.compile(r"(\.(?:csv|tsv|jsonl|ndjson))(?:\.gz|\.xz)?$", re.IGNORECASE)  # files that clean reads
+SENTENCES = re.compile(r"(\.(?:conll|bio|iob|txt))(?:\.gz|\.xz)?$", re.IGNORECASE)  # the same, of words with tags
 SKIP = "--skip-bad-rows"
 EMPTY_FIX = f"fill it in, or skip such rows with {SKIP}"
 ADVICE_TO_SKIP = re.compile(rf"[,;]? or [^,;]*{SKIP}$")  # at the end of a fix
@@ -62,13 +63,15 @@ class Problem(NamedTuple):
         return {"code": self.code, **self.place._asdict(), "text": self.text, "fix": self.fix}
 
 
-def cleaned_name(path: str) -> str | None:
+def cleaned_name(path: str, *, words: bool = False) -> str | None:
     """The name of a cleaned copy beside a file; None if `seqloom data clean` does not read such a file.
+
+    `words` is whether it has words with tags.
 
     >>> cleaned_name("data/films.csv.gz"), cleaned_name("data/films.txt")
     ('data/films-clean.csv', None)
     """
-    found = CLEANABLE.search(path)
+    found = CLEANABLE.search(path) or (SENTENCES.search(path) if words else None)
     return None if found is None else f"{path[: found.start()]}-clean{found[1]}"
 
 
@@ -107,24 +110,24 @@ class Ledger:
         """A ledger for this data."""
         return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)))
 
-    def clean_command(self, path: str, options: str = "") -> str:
+    def clean_command(self, path: str, options: str = "", *, words: bool = False) -> str:
         """The command that writes a cleaned copy of a file; empty if it does not read such a file.
 
         >>> Ledger(flags="--delimiter ';'").clean_command("my films.csv", "--rare 2")
         "seqloom data clean 'my films.csv' -o 'my films-clean.csv' --delimiter ';' --rare 2"
         """
-        if (copy := cleaned_name(path)) is None:
+        if (copy := cleaned_name(path, words=words)) is None:
             return ""
         named = f"seqloom data clean {shlex.quote(path)} -o {shlex.quote(copy)}"
         return " ".join(filter(None, (named, self.flags, options)))
 
-    def or_clean(self, fix: str, path: str, options: str = "") -> str:
+    def or_clean(self, fix: str, path: str, options: str = "", *, words: bool = False) -> str:
         """The fix of a problem that `seqloom data clean` can change, with this command if it reads such a file.
 
         >>> Ledger().or_clean("remove the space", "films.csv.gz"), Ledger().or_clean("merge", "films.txt.gz")
         ('remove the space, or clean a copy: `seqloom data clean films.csv.gz -o films-clean.csv`', 'merge')
         """
-        command = self.clean_command(path, options)
+        command = self.clean_command(path, options, words=words)
         return f"{fix}, or clean a copy: `{command}`" if command else fix
 
     def or_clean_and_skip(self, fix: str, path: str) -> str:

@@ -296,7 +296,7 @@ def _bin_name(one: HistogramBin, whole: bool) -> str:
 
 COUNTED = (
     "Exact duplicates are the same up to case, white space and Unicode form. `seqloom data clean` removes those with "
-    "the same target from a copy of a csv, tsv or jsonl file."
+    "the same target from a copy of a csv, tsv, jsonl or conll file."
 )
 
 

@@ -531,11 +531,11 @@ class LoadedModel(OpenedModel):
             write_errors(Path(errors), evaluator, evaluation, origin)
         unseen = origin.unseen(origin.prepared.splits[split])
         slices = _slices(evaluator, evaluation, origin, split, columns)
-        unit, messages = "document" if origin.prepared.schema.target.is_running else "example", origin.messages
+        counted, messages = "document" if origin.prepared.schema.target.is_running else "example", origin.messages
         if isinstance(self._batching(batch_tokens), StreamsConfig):
-            unit = "piece"
+            counted = "piece"
             messages = (*messages, "the set is read as one text in consecutive pieces (streams), as in training")
-        return evaluation._replace(unseen=unseen, slices=slices, messages=messages, unit=unit)
+        return evaluation._replace(unseen=unseen, slices=slices, messages=messages, unit=counted)
 
     def _cross_fitted(self, task: Task, dev: Iterable[Batch[Any, Any]]) -> Task:
         """Return the task for rows that the calibration was fitted on: each half uses that of the other half."""

@@ -60,6 +60,7 @@ class RepeatCheck:
     """Finds id.duplicate, label.conflict and leak.overlap."""
 
     def __init__(self, schema: Schema) -> None:
+        self._words = schema.input.in_words
         self._labeled = schema.target.has_labels and not schema.target.of_steps
         self._parts: dict[str, _SplitHashes] = {}
 
@@ -81,7 +82,7 @@ class RepeatCheck:
         if self._labeled and self._parts:
             self._find_conflicts(ledger)
         for (first, one), (second, other) in combinations(self._parts.items(), 2):
-            _find_overlap(ledger, first, one, second, other)
+            _find_overlap(ledger, (first, one), (second, other), words=self._words)
         for part in self._parts.values():
             _refuse_repeated_ids(ledger, [part], [part.ids])
         named = [part for part in self._parts.values() if len(part.ids)]
@@ -117,7 +118,10 @@ def _place_in(parts: list[_SplitHashes], row: int) -> Place:
     raise IndexError(row)
 
 
-def _find_overlap(ledger: Ledger, first: str, one: _SplitHashes, second: str, other: _SplitHashes) -> None:
+def _find_overlap(
+    ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[str, _SplitHashes], *, words: bool
+) -> None:
+    (first, one), (second, other) = split, later
     hits = np.flatnonzero(np.isin(other.keys, one.keys))
     if not len(hits):
         return
@@ -129,7 +133,8 @@ def _find_overlap(ledger: Ledger, first: str, one: _SplitHashes, second: str, ot
         f"the first is the same as {beside(place, twin)}"
     )
     removed = f"remove these rows from {first}"
-    removed = ledger.or_clean(removed, place.path) if place.path == twin.path else removed  # it cleans one file
+    if place.path == twin.path:  # it cleans one file
+        removed = ledger.or_clean(removed, place.path, words=words)
     fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 

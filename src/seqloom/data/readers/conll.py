@@ -145,7 +145,7 @@ def _records(sentences: Iterator[Sentence], layout: ConllLayout, breaks: _Breaks
             fault.report(path, ledger)
         elif rows:
             ledger.rows += 1
-            yield Record(tuple(zip(*rows, strict=True)), path, numbers[0])
+            yield Record(tuple(zip(*rows, strict=True)), path, numbers[0], "".join(f"{line}\n" for line in lines))
     if breaks.documents:
         ledger.note("conll.document", f"{DOCUMENT} lines, skipped", Place(path), breaks.documents)
 
