@@ -145,8 +145,8 @@ def test_a_backward_direction_is_followed_toward_the_end(tmp_path: Path) -> None
     steps = np.diff(np.log(back.norms))[1:]  # in the order of the text: away from the answer at 0
     assert (back.factor < 1) == (steps.mean() < 0)
     caption = view.figures()[0].caption
-    assert re.search(r"layer 1 back hidden: factor [\d.]+ per token toward the end", caption)
-    assert "input vectors: factor" not in caption, "both directions read it, so there is no farther end"
+    assert re.search(r"layer 1 back hidden: the norm changes by a factor of [\d.]+ per token toward the end", caption)
+    assert "input vectors: the norm" not in caption, "both directions read it, so there is no farther end"
     assert "layer 0" not in caption, "its gradients come from both directions of layer 1"
 
 
@@ -166,7 +166,7 @@ def test_a_factor_that_distance_explains_is_told() -> None:
     steady = Flow("rnn", tuple(0.5**at for at in range(12)))
     assert "a factor of 0.5 per token" in reach_text(steady)
     wild = Flow("rnn", (1.0, 0.2, 0.9, 0.1, 3.0, 0.4, 2.0))
-    assert reach_text(wild).startswith("the gradient norm has no steady change with distance, 0.5 to 15 times")
+    assert reach_text(wild).startswith("the gradient norm has no steady change with distance; relative to distance 1 it lies between 0.5 and 15")
     assert "factor" not in reach_text(steady._replace(reads="both"))
 
 
