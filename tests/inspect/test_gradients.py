@@ -133,7 +133,7 @@ def test_two_texts_that_change_places_change_their_gradients_with_them(tmp_path:
 def test_the_elements_of_a_target_are_those_that_the_decoder_reads(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "translate"), "seq2seq")
     view = gradients(subject, read(subject, "the cat sat", target="le chat assis"), side="target", at=0)
-    assert view.tokens == ("BEGIN", "le", "chat", "assis")
+    assert view.tokens == ("<begin>", "le", "chat", "assis")
     first = view.totals[0]
     assert first.norms[0] > 0 and not any(first.norms[1:]), "“le” is said of BEGIN alone"
 
