@@ -336,8 +336,8 @@ LOSS = "loss"
 NOT_LOWER = "the probabilities were good already, or half of the dev set is too small to fit the other half"
 
 
-def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
-    """Print how a run ended, where its files are, and what to do next."""
+def summary(out: Path, ended: Ended, task: "Task", *, json: bool, more: Sequence[str] = ()) -> None:
+    """Print how a run ended, where its files are, and what to do next: the usual commands, then `more`."""
     places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
     if json:
@@ -359,7 +359,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
     judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
-    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN")
+    inside = 'seqloom inspect RUN "some text"' if asked else "seqloom inspect RUN --data FILE"
+    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN", inside, *more)
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 

@@ -39,8 +39,8 @@ from seqloom.tasks.task import Task
 
 ROWS = 8  # of a batch: the longest ones
 LONGEST = 256  # elements
-EXACT = 2**14  # units of the output times tokens: up to this many the norms are exact
-PROBES = 64  # random vectors of an estimate
+EXACT = 2**14  # rows x tokens x units of the output: up to this many the norms are exact
+PROBES = 64  # random vectors of an estimate, divided among the rows
 FEWEST = 5  # distances to which a factor is fitted
 SURE = 3.0  # standard errors of its logarithm
 UNDERFLOWN = 1e-12  # times the largest norm: smaller values soon underflow in float32
@@ -147,8 +147,10 @@ def flow(mixer: nn.Module, x: Padded, *, layer: str = "", seed: int = 0) -> Flow
 
 def flow_between(values: Tensor, last: Tensor, *, layer: str = "", seed: int = 0) -> Flow:
     """The norm of the Jacobian of the last vectors [B,D] by each of the values [B,T,D], nearest first."""
-    units, tokens = last.shape[1], values.shape[1]
-    probes = 0 if units <= PROBES or units * tokens <= EXACT else PROBES
+    (rows, tokens), units = values.shape[:2], last.shape[1]
+    probes = max(1, PROBES // rows)
+    if units <= probes or rows * tokens * units <= EXACT:
+        probes = 0
     squares = torch.zeros(tokens, dtype=torch.float64)
     for direction in _signs(last, probes, seed) if probes else torch.eye(units).to(last):
         (slope,) = torch.autograd.grad(last, values, direction.expand_as(last), retain_graph=True)

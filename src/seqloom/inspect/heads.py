@@ -220,7 +220,9 @@ class HeadsView(View):
         return tuple(sentences)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
-        return [MapCanvas((), self.title, self._sent(), "weight, maximum of a block"), *super()._blocks()]
+        maps = self._sent()
+        label = "weight, maximum of a block" if any(each.down * each.across > 1 for each in maps) else "weight"
+        return [MapCanvas((), self.title, maps, label), *super()._blocks()]
 
     def table(self) -> list[dict[str, object]]:
         """One row for each head, as plain values."""

@@ -97,8 +97,10 @@ class HeatMap(Figure, kind="heat_map"):
         pooled = self._pooled(LARGEST_SIDE, LARGEST_SIDE)
         scale = pooled.scale(self.span)
         left = MARGIN + max(width_of(text, 11) for text in self._y_texts(pooled)) + 8
-        sides = _tile(len(pooled.x), len(pooled.rows))
-        area = _Area(left, *(max(side, NAMED_CELL) if self.rows else side for side in sides), pooled)
+        wide, high = _tile(len(pooled.x), len(pooled.rows))
+        if self.rows:
+            wide, high = max(wide, NAMED_CELL), max(high, NAMED_CELL)
+        area = _Area(left, wide, high, pooled)
         legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=pooled.has_gaps))
         width = max(NARROWEST, legend_room, area.right + MARGIN)
         top = LEGEND_HEIGHT + (22 if self.y_label else 0)
