@@ -117,8 +117,8 @@ def test_where_nothing_can_be_measured_the_reason_is_told(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_changes_of_attention_and_attribution_carry_the_badges_of_both(inspection: Inspection) -> None:
-    told = inspection.swap(old="cat", new="dog").notes
-    attention, attribution = (inspection.view(name).notes for name in ("attention", "attribution"))
+    told = inspection.swap(old="cat", new="dog").hints
+    attention, attribution = (inspection.view(name).hints for name in ("attention", "attribution"))
     assert told == (*attention, *attribution) and len(told) == 2
     assert inspection.swap(old="cat", new="dog", views=["attention"]).notes == attention
     assert inspection.swap(old="cat", new="dog", views=["states"]).notes == ()

@@ -182,6 +182,8 @@ def test_attention_of_many_tokens_is_a_map_with_their_names(task: Task) -> None:
     picture = Picture(drawn.svg())
     assert picture.width < 800 and drawn.svg().count(">sat</text>") == 14
     assert "'sat'" in unescape(drawn.svg()), "tooltips name the tokens"
+    assert drawn.svg().count("rotate(-90") == 42
+    assert "rotate(-90" not in replace(drawn, rows=["a"] * 42, columns=["b"] * 42).svg(), "letters need no turn"
 
 
 def test_a_backward_direction_that_read_one_token_is_not_told_to_vanish(tmp_path: Path) -> None:

@@ -176,7 +176,8 @@ class AttentionView(View):
         if self.values is not None and self._largest <= numbered:
             return self._matrices(self.values)
         if self.values is not None and self._largest <= SMALL:
-            return [replace(self._map(self.title, self.values, 1, 1, "weight"), rows=self.rows, columns=self.columns)]
+            drawn = self._map(self.title, self.values, 1, 1, "attention weight")
+            return [replace(drawn, rows=self.rows, columns=self.columns, caption="Each row sums to 1.")]
         if self.values is not None and self._largest <= LARGEST_PICTURE:
             return [self._map(self.title, self.values, 1, 1, "weight")]
         small = coarser(self._pooled(), LARGEST_PICTURE)

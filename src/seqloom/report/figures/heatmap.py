@@ -106,11 +106,12 @@ class HeatMap(Figure, kind="heat_map"):
         top = LEGEND_HEIGHT + (22 if self.y_label else 0)
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=pooled.has_gaps)
         names = [label(self.y_label, MARGIN, LEGEND_HEIGHT + 12, theme="soft", room=width - 2 * MARGIN)]
-        upright = max((min(LONGEST_AXIS_NAME, width_of(edged(text), 11)) for text in self.columns), default=13.0)
-        under = top + area.bottom + 25 + upright
+        widest = max((width_of(edged(text), 11) for text in self.columns), default=0.0)
+        upright = widest > area.tile_width  # otherwise each name fits below its column
+        under = top + area.bottom + 25 + (min(LONGEST_AXIS_NAME, widest) if upright else 13.0)
         names += [label(self.x_label, left, under, theme="soft", room=width - left - MARGIN)]
         cells = area.cells(scale, self._hover) if area.tiles <= HOVERED_CELLS else area.levels(scale)
-        axes = area.named_axes(self.rows, self.columns) if self.rows else area.axes()
+        axes = area.named_axes(self.rows, self.columns, upright=upright) if self.rows else area.axes()
         drawn = tag("g", cells, area.gaps(), axes, transform=f"translate(0 {top:g})")
         height = under + (12 if self.x_label else -8)
         return Plot(together([legend, *names, drawn]), width, height, self._notes(pooled))
@@ -259,16 +260,19 @@ class _Area(NamedTuple):
         placed = f"translate({self.left:g} 0) scale({self.tile_width:.6g} {self.tile_height:.6g})"
         return tag("g", *drawn, shape_rendering="crispEdges", transform=placed)
 
-    def named_axes(self, rows: Sequence[str], columns: Sequence[str]) -> Markup:
-        """Return a frame with the name of each row beside it and of each column below it, upright."""
+    def named_axes(self, rows: Sequence[str], columns: Sequence[str], *, upright: bool) -> Markup:
+        """Return a frame with the name of each row beside it and of each column below it."""
         box = {"x": self.left, "y": 0, "width": self.right - self.left, "height": self.bottom}
         marks = [tag("rect", **box, fill="none", **look("axis"))]
-        looks: dict[str, Any] = {"size": min(11.0, self.tile_height - 1), "anchor": "end", "room": LONGEST_AXIS_NAME}
+        looks: dict[str, Any] = {"size": min(11.0, self.tile_height - 1), "room": LONGEST_AXIS_NAME}
         for at, name in enumerate(rows):
-            marks.append(label(edged(name), self.left - 6, (at + 0.5) * self.tile_height + 3.5, **looks))
+            marks.append(label(edged(name), self.left - 6, (at + 0.5) * self.tile_height + 3.5, anchor="end", **looks))
         for at, name in enumerate(columns):
-            x = self.left + (at + 0.5) * self.tile_width + 3.5
-            marks.append(label(edged(name), x, self.bottom + 6, turn=-90, **looks))
+            x = self.left + (at + 0.5) * self.tile_width
+            if upright:
+                marks.append(label(edged(name), x + 3.5, self.bottom + 6, anchor="end", turn=-90, **looks))
+            else:
+                marks.append(label(edged(name), x, self.bottom + 15, anchor="middle", **looks))
         return together(marks)
 
     def gaps(self) -> Markup:
