@@ -120,9 +120,9 @@ def test_changes_of_attention_and_attribution_carry_the_badges_of_both(inspectio
     told = inspection.swap(old="cat", new="dog").hints
     attention, attribution = (inspection.view(name).hints for name in ("attention", "attribution"))
     assert told == (*attention, *attribution) and len(told) == 2
-    assert inspection.swap(old="cat", new="dog", views=["attention"]).notes == attention
-    assert inspection.swap(old="cat", new="dog", views=["states"]).notes == ()
-    assert inspection.ablate(layer=0, views=["attribution"]).notes == attribution
+    assert inspection.swap(old="cat", new="dog", views=["attention"]).hints == attention
+    assert inspection.swap(old="cat", new="dog", views=["states"]).hints == ()
+    assert inspection.ablate(layer=0, views=["attribution"]).hints == attribution
 
 
 def test_a_report_that_could_measure_nothing_is_not_told_as_one(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def drawn_legend(scale: ColorScale, name: str, x: float, *, room: float, gaps: b
         right += space + 12 if name else 0.0
         swatch = [tag("rect", x=right, y=2, width=12, height=BAR_HEIGHT, fill="none", **look("hatch"))]
         swatch += [hatched([(right, 2, 12, BAR_HEIGHT)]), label("no value", right + 18, 11, theme="soft")]
-    return together([tag("g", *bar, shape_rendering="crispEdges"), *marks, *swatch, *words])
+    return together([tag("g", *bar, shape_rendering="crispEdges"), *marks, *words, *swatch])
 
 
 def legend_width(name: str, *, gaps: bool) -> float:
