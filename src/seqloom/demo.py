@@ -22,11 +22,9 @@ from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Padded
 from seqloom.report.figures.matrix import Matrix
 from seqloom.tasks.translate import Translate
-from seqloom.text.special_tokens import BEGIN
+from seqloom.text.special_tokens import BEGIN, END, NAMES
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import Resolved, resolve
-
-SPACE = "_"  # visible replacement for a space in column names
 
 
 class Show(NamedTuple):
@@ -130,8 +128,8 @@ def alignment(loaded: LoadedModel, text: str) -> Matrix:
     written_text = task.tokenizer.decode(written)
     return Matrix(
         title=f'Attention of the model while it writes "{written_text}"',
-        rows=[*written_text, "end"],
-        columns=[tokenizer.piece(token).replace(" ", SPACE) for token in tokens.tolist()],
+        rows=[*written_text, NAMES[END]],
+        columns=[tokenizer.piece(token) for token in tokens.tolist()],
         values=[[round(100 * weight) for weight in row] for row in attention.tolist()],
         caption="Attention weights in percent: rows are output characters, columns are input characters.",
     )

@@ -74,9 +74,10 @@ def test_the_demo_translates_unseen_dates_in_less_than_a_minute_and_shows_where_
     assert run.returncode == 0, run.stderr
     assert _best(run.stdout, "exact_match") > 0.98
     assert "the 3rd of May, 2019 -> 2019-05-03" in run.stdout
+    assert '"the 3rd of May, 2019" --view alignment --out attention.png' in run.stdout.partition("next:")[2]
     drawn = run.stdout.partition('Attention of the model while it writes "2019-05-03"\n')[2].splitlines()
     rows = [line.split() for line in drawn[1:12]]
-    assert [row[0] for row in rows] == [*"2019-05-03", "end"]
+    assert [row[0] for row in rows] == [*"2019-05-03", "<end>"]
     assert all(95 <= sum(map(int, row[1:])) <= 105 for row in rows)  # hundredths, each rounded
     for line in re.findall(r"^  (?:model|report|card) +(\S+)$", run.stdout, re.MULTILINE):
         assert (tmp_path / line).exists()

@@ -17,6 +17,7 @@ from seqloom.inference.model import load
 from seqloom.inspect import view as plain_values
 from seqloom.inspect.attribution import attribution as export
 from seqloom.inspect.attribution.attribution import AttributionView, attribution
+from seqloom.inspect.gradients import gradients_compared
 from seqloom.inspect.inspector import VIEWS
 
 
@@ -50,6 +51,19 @@ def test_a_view_is_that_of_python(run: Path, tmp_path: Path) -> None:
     assert "Attribution of" in look(run, "a good film", "--view", "attribution", "--answer", "bad")
     look(run, "a good film", "--view", "tokenization", "--out", tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["kind"] == "tokenization"
+
+
+def test_the_gradients_of_several_runs_are_compared(run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", **make_reviews(tmp_path))
+    asked = ["a good film about the sea", "--view", "gradients", "--compare", other]
+    found = json.loads(look(run, *asked, "--json"))
+    subjects = {"run": load(run).subject, "other": load(other).subject}
+    assert found == gradients_compared(subjects, asked[0]).to_json()
+    assert [flow["layer"] for flow in found["flows"]] == ["run", "other"]
+    with pytest.raises(ConfigError, match="--compare is only for the view gradients"):
+        look(run, "a good film", "--view", "attribution", "--compare", other)
+    with pytest.raises(ConfigError, match="no option 'answer'"):
+        look(run, *asked, "--answer", "bad")
 
 
 def test_json_has_every_number_where_the_whole_is_asked_for(

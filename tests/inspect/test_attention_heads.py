@@ -29,7 +29,7 @@ TIME = 24
 def _tokens() -> list[Token]:
     """BEGIN, then words of two pieces; tokens come again after eleven."""
     rest = [Token("x", word=at // 2, id=20 + at % 11) for at in range(TIME - 1)]
-    return [Token("BEGIN", word=NO_WORD, id=BEGIN), *rest]
+    return [Token("<begin>", word=NO_WORD, id=BEGIN), *rest]
 
 
 def _kind(weights: np.ndarray, tokens: list[Token]) -> Any:
@@ -134,7 +134,7 @@ def test_maps_of_a_translator_have_the_tokens_of_their_own_sides(tmp_path: Path)
     subject = subject_of(task_on(tmp_path, "translate"), "transformer")
     view = heads(subject, read(subject, "the cat sat", target="le chat"))
     tokens = {head.path: (view.layers[head.layer].rows, view.layers[head.layer].columns) for head in view.heads}
-    source, read_, said = ("the", "cat", "sat"), ("BEGIN", "le", "chat"), ("le", "chat", "END")
+    source, read_, said = ("the", "cat", "sat"), ("<begin>", "le", "chat"), ("le", "chat", "<end>")
     assert tokens["encoder.layers.0.mixer"] == (source, source)
     assert tokens["decoder.layers.0.mixer"] == (read_, read_)
     assert tokens["decoder.layers.1.cross"] == (said, source)

@@ -43,7 +43,7 @@ def _drawn(seed: int, heads: int, time: int, *, causal: bool) -> np.ndarray:
 
 def _tokens(words: list[int]) -> list[Token]:
     """Tokens of words; 0 is a special token, which is no word."""
-    return [Token("BEGIN", word=NO_WORD, id=BEGIN) if word == 0 else Token("x", word=word, id=99) for word in words]
+    return [Token("<begin>", word=NO_WORD, id=BEGIN) if word == 0 else Token("x", word=word, id=99) for word in words]
 
 
 def _asked(tokens: list[Token], heads: int, *, words: bool, without_special: bool = False) -> AskedWeights:

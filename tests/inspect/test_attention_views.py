@@ -60,7 +60,8 @@ def _sent(page: str) -> dict[str, Any]:
     ("count", "kinds"),
     [
         (10, ["matrix", "strip", "strip"]),
-        (50, ["matrix", "matrix", "strip", "strip"]),
+        (30, ["matrix", "strip", "strip"]),
+        (50, ["heat_map", "strip", "strip"]),
         (100, ["heat_map", "line", "bars"]),
         (300, ["heat_map", "heat_map", "line", "bars"]),
         (600, ["heat_map", "heat_map", "line", "bars"]),

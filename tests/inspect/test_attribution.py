@@ -191,7 +191,7 @@ def test_a_row_of_a_table_is_the_attribution_of_its_answer(tmp_path: Path) -> No
     reading = read(subject, "the cat sat", target="le chat assis")
     table = attribution_table(subject, reading, method="gradient_x_input")
     assert [part.name for part in table.parts] == ["source", "target"]
-    assert table.parts[1].columns == ("BEGIN", "le", "chat", "assis")
+    assert table.parts[1].columns == ("<begin>", "le", "chat", "assis")
     for row in range(4):
         alone = attribution(subject, reading, method="gradient_x_input", at=row)
         np.testing.assert_allclose(table.parts[0].values[row], alone.parts[0].values, atol=1e-6)

@@ -29,9 +29,9 @@ def test_a_picture_that_was_not_measured_says_so_wherever_it_is_shown(inspection
     view = inspection.attention()
     said = "Faithfulness not measured (to measure it: .faithfulness(), or --view faithfulness)."
     assert view.sentences()[-1] == said
-    assert said in view.text(120) and said in view.html() and "Faithfulness not measured" in view.svg()
+    assert said in view.text(120) and said in view.html() and "aithfulness" not in view.svg()
     assert "method=" in inspection.attribution(method="gradient_x_input").sentences()[-1]
-    assert view.to_json()["notes"] == [said]
+    assert view.to_json()["hints"] == [said] and view.to_json()["notes"] == []
 
 
 @pytest.mark.slow
@@ -117,12 +117,12 @@ def test_where_nothing_can_be_measured_the_reason_is_told(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_changes_of_attention_and_attribution_carry_the_badges_of_both(inspection: Inspection) -> None:
-    told = inspection.swap(old="cat", new="dog").notes
-    attention, attribution = (inspection.view(name).notes for name in ("attention", "attribution"))
+    told = inspection.swap(old="cat", new="dog").hints
+    attention, attribution = (inspection.view(name).hints for name in ("attention", "attribution"))
     assert told == (*attention, *attribution) and len(told) == 2
-    assert inspection.swap(old="cat", new="dog", views=["attention"]).notes == attention
-    assert inspection.swap(old="cat", new="dog", views=["states"]).notes == ()
-    assert inspection.ablate(layer=0, views=["attribution"]).notes == attribution
+    assert inspection.swap(old="cat", new="dog", views=["attention"]).hints == attention
+    assert inspection.swap(old="cat", new="dog", views=["states"]).hints == ()
+    assert inspection.ablate(layer=0, views=["attribution"]).hints == attribution
 
 
 def test_a_report_that_could_measure_nothing_is_not_told_as_one(tmp_path: Path) -> None:

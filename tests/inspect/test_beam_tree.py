@@ -10,6 +10,7 @@ from seqloom.errors import ConfigError
 from seqloom.inspect.beam_tree import BeamTreeView, beam_tree
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Subject
+from seqloom.report.figures.network import Network
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def test_the_winner_is_what_the_task_writes(translator: Subject, tree: BeamTreeV
     ((best, *_),) = task.answers(translator.model, translator.encode("the cat sat"))
     assert tree.hypotheses[0] == (best.text, pytest.approx(best.score))
     written = [branch.token for branch in tree.branches if branch.is_best]
-    assert written == [*(translator.name(token) for token in best.tokens), "END"]
+    assert written == [*(translator.name(token) for token in best.tokens), "<end>"]
 
 
 def test_a_branch_has_the_log_probability_of_its_tokens(translator: Subject, tree: BeamTreeView) -> None:
@@ -37,7 +38,7 @@ def test_a_branch_has_the_log_probability_of_its_tokens(translator: Subject, tre
         while at >= 0:
             path.append(tree.branches[at].token)
             at = tree.branches[at].parent
-        text = [token for token in reversed(path) if token != "END"]
+        text = [token for token in reversed(path) if token != "<end>"]
         reading = read(translator, "the cat sat", target=" ".join(text))
         logs = scores(translator, reading.inputs)[0].detach().log_softmax(dim=-1)
         assert reading.targets is not None
@@ -55,6 +56,22 @@ def test_every_branch_has_a_fate_and_a_parent_that_went_on(tree: BeamTreeView) -
     for step in steps - {max(steps)}:  # as many are left out as are kept or finished
         assert sum(branch.step == step for branch in tree.branches) == 2 * tree.beam_size
     assert any(branch.status == "pruned" for branch in tree.branches)
+
+
+def test_pruned_hypotheses_are_drawn_if_they_are_asked_for(translator: Subject, tree: BeamTreeView) -> None:
+    every = beam_tree(translator, read(translator, "the cat sat"), beam_size=3, pruned=True)
+    assert every.branches == tree.branches
+    drawn, complete = tree.figures()[0], every.figures()[0]
+    assert isinstance(drawn, Network) and isinstance(complete, Network)
+    lost = sum(branch.status in ("pruned", "stopped") and not branch.is_best for branch in tree.branches)
+    assert lost > 5 and len(complete.nodes) - len(drawn.nodes) == lost
+    assert f"{lost} pruned or stopped hypotheses are not drawn." in drawn.caption
+    assert "Input: “the cat sat”." in drawn.caption and "not drawn" not in complete.caption
+    assert "natural logarithm" in drawn.svg()
+
+
+def test_the_beam_is_as_wide_as_that_of_translate(translator: Subject) -> None:
+    assert beam_tree(translator, read(translator, "the cat sat")).beam_size == BeamConfig().beam_size
 
 
 def test_a_language_model_goes_on_with_its_text(tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def test_rows_of_a_text_that_has_grown_are_compared_with_those_of_the_same_token
     one, other = (read(subject, text) for text in ("the cat sat on the mat", "the big dog sat on the mat"))
     view = swapped(subject, one, old="cat", new="big dog", views=[next_tokens])
     before, after = (scores(subject, each.inputs)[0].detach().double().softmax(-1).numpy() for each in (one, other))
-    assert view.rows == ("BEGIN", "the", "∅ → big", "cat → dog", "sat", "on", "the", "mat")
+    assert view.rows == ("<begin>", "the", "∅ → big", "cat → dog", "sat", "on", "the", "mat")
     np.testing.assert_allclose(view.distance[3:], np.abs(after[-5:] - before[-5:]).sum(axis=1) / 2, atol=1e-6)
     np.testing.assert_allclose(view.distance[:2], 0, atol=1e-6)
     assert np.isnan(view.distance[2]) and view.predictions[2] == ("∅", subject.name(int(after[2].argmax())))

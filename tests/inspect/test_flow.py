@@ -13,7 +13,7 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.mixers import ConvolutionConfig, LstmConfig, RnnConfig
 from seqloom.inspect import flow as flow_module
-from seqloom.inspect.flow import Depth, depths, flow, flows
+from seqloom.inspect.flow import Depth, depths, flow, flow_drawn, flows
 from seqloom.inspect.health import units
 from seqloom.nn.types import Batch, Padded
 
@@ -45,13 +45,19 @@ def rnn(radius: float, width: int = 16, activation: str = "tanh") -> nn.Module:
     return layer
 
 
-def test_the_flow_is_the_norm_of_the_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_module, "DIRECTIONS", 150)
-    layer = rnn(0.9, width=4)
-    x = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0))
+def test_the_flow_is_the_norm_of_the_jacobian_for_any_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = rnn(0.9, width=100)
+    x = torch.randn(1, 5, 100, generator=torch.Generator().manual_seed(0))
     jacobian = torch.autograd.functional.jacobian(lambda values: layer(Padded.of(values)).values[0, -1], x)
     exact = jacobian[:, 0].square().sum(dim=(0, 2)).sqrt().flip(0)  # [time], by distance
-    assert flow(layer, Padded.of(x)).norms == pytest.approx(exact.tolist(), rel=0.15)
+    measured = flow(layer, Padded.of(x))
+    assert measured.norms == pytest.approx(exact.tolist(), rel=1e-4) and measured.probes == 0
+    assert flow(layer, Padded.of(x), seed=1) == measured
+    assert "random vectors" not in flow_drawn([measured]).caption
+    monkeypatch.setattr(flow_module, "EXACT", 1)
+    estimated = flow(layer, Padded.of(x))
+    assert estimated.norms == pytest.approx(exact.tolist(), rel=0.15) and estimated.norms != measured.norms
+    assert f"estimated from {estimated.probes} random vectors" in flow_drawn([estimated]).caption
 
 
 @pytest.mark.parametrize("radius", [0.5, 1.0, 1.5])

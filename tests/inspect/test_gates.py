@@ -145,7 +145,7 @@ def test_units_stand_in_the_order_of_their_memory_and_the_pinned_one_is_exact(ta
     assert list(drawn) == [full_name(name) for name in view.names]
     np.testing.assert_array_equal(drawn["forget gate"], view.of("forget")[:, 5].tolist())
     (drawn_map,) = [figure for figure in view.figures() if figure.kind == "heat_map"]
-    assert drawn_map.title == "Forget gate, layer 1"
+    assert drawn_map.title == "Forget gate, encoder layer 1"
     for name in view.names:
         (one,) = replace(view, gate=name).figures()
         assert one.y == tuple(map(float, view.order)) and one.title.startswith(name.capitalize())  # type: ignore[attr-defined]

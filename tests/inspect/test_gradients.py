@@ -133,7 +133,7 @@ def test_two_texts_that_change_places_change_their_gradients_with_them(tmp_path:
 def test_the_elements_of_a_target_are_those_that_the_decoder_reads(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "translate"), "seq2seq")
     view = gradients(subject, read(subject, "the cat sat", target="le chat assis"), side="target", at=0)
-    assert view.tokens == ("BEGIN", "le", "chat", "assis")
+    assert view.tokens == ("<begin>", "le", "chat", "assis")
     first = view.totals[0]
     assert first.norms[0] > 0 and not any(first.norms[1:]), "“le” is said of BEGIN alone"
 
@@ -254,6 +254,30 @@ def test_hundreds_and_thousands_of_elements_are_drawn_as_maps(task: Task) -> Non
     kinds = [figure.kind for figure in gradients(subject, read(subject, " ".join([TEXT] * 30))).figures()]
     assert "heat_map" in kinds and "matrix" not in kinds
     assert "matrix" in [figure.kind for figure in gradients(subject, read(subject, TEXT)).figures()]
+
+
+def test_each_caption_is_about_its_own_figure(task: Task) -> None:
+    subject = subject_of(task, "rnn")
+    view = gradients(subject, read(subject, TEXT))
+    through_time, by_layer, by_distance = view.figures()
+    pieces = view.svg().split(by_layer.title)
+    assert "distance" not in "".join(ElementTree.fromstring(view.svg()).itertext()).split(by_layer.title)[0]
+    assert len(pieces) > 1 and "distance" not in through_time.caption and "distance" in by_distance.caption
+    assert "log10 of norm / smallest norm" in by_layer.title
+    assert "atched" not in by_layer.caption, "no gradient is zero here"
+    writer = subject_of(task, "transformer")
+    last = gradients(writer, read(writer, TEXT))
+    zero = any(0 in total.norms for total in last.totals)
+    assert ("Hatched: a gradient of zero." in last.figures()[1].caption) == zero
+
+
+def test_a_stack_of_one_layer_is_one_curve(task: Task) -> None:
+    subject = rotating(task, 0.9, scale=1.0)
+    view = gradients(subject, read(subject, TEXT))
+    assert len(view.flows) == 2 and view.flows[0].norms == pytest.approx(view.flows[1].norms, rel=1e-4)
+    (line,) = (figure for figure in view.figures()[1:] if figure.kind == "line")
+    assert len(line.series) == 1
+    assert sum("distance" in sentence for sentence in view.sentences()) == 1
 
 
 def test_it_is_said_when_layers_are_measured_on_a_part_of_the_text(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -479,6 +479,16 @@ def test_the_command_prints_the_walk_and_writes_the_page(tmp_path: Path) -> None
     assert "L: -10 before, -15 after" in done.output and page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_a_picture_shows_the_graph_before_and_after_a_step(tmp_path: Path) -> None:
+    for name, options in (("plain.svg", []), ("step.svg", ["--lr", "0.1"])):
+        asked = ["graph", "c*(a+2*b)", "a=3", "b=1", "c=-2", "--out", str(tmp_path / name), *options]
+        assert CliRunner().invoke(app, asked).exit_code == 0
+    plain, step = ((tmp_path / name).read_text(encoding="utf-8") for name in ("plain.svg", "step.svg"))
+    assert "value −15" in step and "value −15" not in plain
+    text = " ".join("".join(one.itertext()) for one in ElementTree.fromstring(step).iter())
+    assert "After one step" in text and "L: −10 before, −15 after." in text and "to keep one fixed" not in text
+
+
 def test_the_command_prints_json_and_takes_a_leading_minus() -> None:
     done = CliRunner().invoke(app, ["graph", "-x^2", "x=3", "--json"])
     assert json.loads(done.output)["result"] == -9

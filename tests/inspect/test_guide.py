@@ -93,7 +93,7 @@ def test_what_is_within_the_noise_or_leaves_nothing_to_gain_cannot_be_told(plant
 def test_weights_of_special_tokens_are_left_out(planted: Subject) -> None:
     (reading,) = [read(planted, "w0 w1 w2")]
     (side,) = reading.sides
-    ended = reading._replace(sides=(side._replace(tokens=(*side.tokens, Token("END", id=END))),))
+    ended = reading._replace(sides=(side._replace(tokens=(*side.tokens, Token("<end>", id=END))),))
     data = guiding._padded([reading, ended], [0, 1])
     told = guiding._imposed([np.array([1.0, 2.0, 1.0]), np.array([1.0, 2.0, 1.0, 96.0])], data.real)
     assert told.tolist() == [[0.25, 0.5, 0.25, 0.0]] * 2

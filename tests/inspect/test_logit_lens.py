@@ -51,7 +51,7 @@ def test_the_last_row_is_the_answer_of_the_model(tmp_path: Path, recipe: str) ->
     known = next_tokens(subject, reading)
     np.testing.assert_allclose(view.target_probability[-1], np.exp(-known.surprisal), atol=1e-6)
     np.testing.assert_array_equal(view.target_rank[-1], known.rank)
-    assert view.tokens[:2] == ("BEGIN", "the") and view.targets[:2] == ("the", "cat")
+    assert view.tokens[:2] == ("<begin>", "the") and view.targets[:2] == ("the", "cat")
 
 
 @pytest.mark.parametrize("recipe", ["encoder", "bilstm"])
@@ -74,7 +74,7 @@ def test_a_translator_is_read_off_its_decoder(tmp_path: Path, recipe: str) -> No
     reading = read(subject, "the big cat", target="le chat")
     view = logit_lens(subject, reading)
     require_own_answer(subject, reading, view)
-    assert (view.tokens[0], view.targets[0]) == ("BEGIN", "le")
+    assert (view.tokens[0], view.targets[0]) == ("<begin>", "le")
 
 
 def test_a_layer_is_read_through_the_norm_and_the_head_of_the_model(tmp_path: Path) -> None:

@@ -77,13 +77,13 @@ def test_surprisal_entropy_and_rank_are_those_of_the_scores(writer: Subject) -> 
     places = logs.argsort(dim=-1, descending=True) == said[:, None]
     assert view.rank.tolist() == (places.int().argmax(dim=-1) + 1).tolist()
     assert float(view.perplexity[-1]) == pytest.approx(float(loss.mean().exp()), rel=1e-4)
-    assert view.targets[:3] == ("the", "cat", "sat") and view.targets[-1] == "END"
+    assert view.targets[:3] == ("the", "cat", "sat") and view.targets[-1] == "<end>"
 
 
 def test_row_t_of_a_translation_is_the_token_that_is_said_there(tmp_path: Path) -> None:
     subject = subject_of(task_on(tmp_path, "translate"), "transformer")
     view = next_tokens(subject, read(subject, "the cat sat", target="le chat assis"), at="chat")
-    assert view.targets == ("le", "chat", "assis", "END")
+    assert view.targets == ("le", "chat", "assis", "<end>")
     assert view.at == 1
 
 

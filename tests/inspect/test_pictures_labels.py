@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ from inspection_common import subject_of, task_on
 from pictures_common import SVG, Picture
 from seqloom.errors import ConfigError
 from seqloom.inspect import graph
+from seqloom.inspect.alignment import alignment
+from seqloom.inspect.attention import attention
 from seqloom.inspect.attribution.attribution import attribute_file, attribution
 from seqloom.inspect.attribution.tables import attribution_table
 from seqloom.inspect.flow import Flow, reach_text
@@ -24,9 +28,10 @@ from seqloom.inspect.map_page import MapCanvas
 from seqloom.inspect.query_key import query_key
 from seqloom.inspect.readings import read
 from seqloom.report.figures.figure import MARGIN, TITLE_SIZE
-from seqloom.report.figures.heatmap import Tiles
+from seqloom.report.figures.heatmap import HeatMap, Tiles
 from seqloom.report.figures.line import Line
 from seqloom.report.figures.matrix import Matrix
+from seqloom.report.figures.strip import Strip
 from seqloom.tasks.task import Task
 
 TEXT = "the cat sat on the mat"
@@ -71,16 +76,24 @@ def test_gates_are_called_by_their_names(task: Task, recipe: str, names: tuple[s
         labels = first.rows if isinstance(first, Matrix) else [one.name for one in first.series]  # type: ignore[attr-defined]
         assert all(any(one.endswith(f"{name} gate") for one in labels) for name in names)
         assert last.caption == f"1 / (1 - mean of the {kept} gate)."
-        for name, title in ((kept, f"{kept.capitalize()} gate, layer 1"), ("hidden", "Hidden state, layer 1")):
+        for name, title in (
+            (kept, f"{kept.capitalize()} gate, encoder layer 1"),
+            ("hidden", "Hidden state, encoder layer 1"),
+        ):
             assert [one.title for one in gates(subject, read(subject, text), gate=name).figures()] == [title]
 
 
-def test_gates_of_a_short_text_are_one_table_with_one_scale_and_the_caption_names_the_unit(task: Task) -> None:
+def test_gates_have_one_scale_and_states_their_own_and_the_caption_names_the_unit(task: Task) -> None:
     subject = subject_of(task, "lstm")
     reading = read(subject, TEXT)
-    table = gates(subject, reading).figures()[0]
-    assert isinstance(table, Matrix) and len(table.rows) == 6 + 3 and table.span == (-1.0, 1.0)
-    assert "whose hidden state varies most" in table.caption and "from 0 (closed) to 1 (open)" in table.caption
+    view = gates(subject, reading)
+    table, states, _ = view.figures()
+    assert isinstance(table, Matrix) and len(table.rows) == 3 + 3 and table.span == (0.0, 1.0)
+    assert isinstance(states, Matrix) and len(states.rows) == 3 and states.span is not None and states.span[0] <= -1
+    large = replace(view, values=5 * view.values / np.abs(view.of("cell")).max())
+    assert large._states_of_unit().span == pytest.approx((-5.0, 5.0), rel=0.5)
+    assert "whose hidden state varies most" in table.caption and "from 0 (closed) to 1 (open)" in table.value_label
+    assert "gate=forget" in " ".join(view.sentences()) and "gate=forget" not in view.svg()
     assert "A forget gate of 1 keeps the old cell state" in table.caption
     asked = gates(subject, reading, unit=3)
     assert asked.figures()[0].caption.startswith(f"Unit 3 of {asked.values.shape[2]}, and the mean")
@@ -127,6 +140,50 @@ def test_maps_of_blocks_of_tokens_have_no_names_of_tokens(task: Task) -> None:
     subject = subject_of(task, "transformer")
     tiles = heads(subject, read(subject, " ".join([TEXT] * 30))).figures()[0]
     assert isinstance(tiles, Tiles) and not tiles.tiles[0].rows
+    assert "maximum of each block" in tiles.value_label
+
+
+def test_heads_of_a_short_text_have_named_axes_no_blocks_and_a_bar_chart_for_each_measure(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    view = heads(subject, read(subject, TEXT))
+    tiles, table, *measures = view.figures()
+    assert isinstance(tiles, Tiles) and "block" not in tiles.value_label
+    assert "key →" in tiles.svg() and "query ↓" in tiles.svg()
+    assert "share of the head's weight" in table.caption
+    assert [(one.kind, one.x_label.split(",")[0]) for one in measures] == [  # type: ignore[attr-defined]
+        ("bars", "nats"),
+        ("bars", "tokens between query and key"),
+    ]
+
+
+def test_the_number_in_a_title_is_the_one_that_the_option_layer_accepts(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "translate"), "seq2seq-dot")
+    reading = read(subject, "the cat sat", target="le chat")
+    aligned = alignment(subject, reading, layer=0)
+    last = aligned.weights.layer.split(".")[2]
+    assert last != "0", "the decoder has a recurrent layer below"
+    assert aligned.title == f"Alignment of layer 0 (decoder layer {last})"
+    assert aligned.figures()[0].title == f"{aligned.title}, head 0"
+    assert attention(subject, reading, layer=0).title == f"Attention of layer 0 (decoder layer {last}), head 0"
+    with pytest.raises(ConfigError, match=r"this model has 1 layer with attention\."):
+        alignment(subject, reading, layer=1)
+
+
+def test_the_scale_of_entropies_ends_at_uniform_attention(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    entropies = attention(subject, read(subject, TEXT)).figures()[-1]
+    assert isinstance(entropies, Strip) and entropies.span == pytest.approx((0.0, np.log(len(TEXT.split()))))
+
+
+def test_attention_of_many_tokens_is_a_map_with_their_names(task: Task) -> None:
+    subject = subject_of(task, "transformer")
+    drawn = attention(subject, read(subject, " ".join([TEXT] * 7))).figures()[0]  # 42 tokens
+    assert isinstance(drawn, HeatMap) and drawn.rows == tuple(TEXT.split() * 7) == drawn.columns
+    picture = Picture(drawn.svg())
+    assert picture.width < 800 and drawn.svg().count(">sat</text>") == 14
+    assert "'sat'" in unescape(drawn.svg()), "tooltips name the tokens"
+    assert drawn.svg().count("rotate(-90") == 42
+    assert "rotate(-90" not in replace(drawn, rows=["a"] * 42, columns=["b"] * 42).svg(), "letters need no turn"
 
 
 def test_a_backward_direction_that_read_one_token_is_not_told_to_vanish(tmp_path: Path) -> None:
@@ -145,8 +202,8 @@ def test_a_backward_direction_is_followed_toward_the_end(tmp_path: Path) -> None
     steps = np.diff(np.log(back.norms))[1:]  # in the order of the text: away from the answer at 0
     assert (back.factor < 1) == (steps.mean() < 0)
     caption = view.figures()[0].caption
-    assert re.search(r"layer 1 back hidden: factor [\d.]+ per token toward the end", caption)
-    assert "input vectors: factor" not in caption, "both directions read it, so there is no farther end"
+    assert re.search(r"layer 1 back hidden: the norm changes by a factor of [\d.]+ per token toward the end", caption)
+    assert "input vectors: the norm" not in caption, "both directions read it, so there is no farther end"
     assert "layer 0" not in caption, "its gradients come from both directions of layer 1"
 
 
@@ -166,7 +223,9 @@ def test_a_factor_that_distance_explains_is_told() -> None:
     steady = Flow("rnn", tuple(0.5**at for at in range(12)))
     assert "a factor of 0.5 per token" in reach_text(steady)
     wild = Flow("rnn", (1.0, 0.2, 0.9, 0.1, 3.0, 0.4, 2.0))
-    assert reach_text(wild).startswith("the gradient norm has no steady change with distance, 0.5 to 15 times")
+    assert reach_text(wild).startswith(
+        "the gradient norm has no steady change with distance; relative to distance 1 it lies between 0.5 and 15"
+    )
     assert "factor" not in reach_text(steady._replace(reads="both"))
 
 

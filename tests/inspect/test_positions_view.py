@@ -17,6 +17,7 @@ from seqloom.nn.ops.attention import weights
 from seqloom.nn.ops.relations import rotate
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded
+from seqloom.report.figures.heatmap import HeatMap
 from seqloom.tasks.task import HeadSettings, Task
 
 HOWS = ("sinusoidal", "learned", "rotary", "alibi", "t5", "shaw")
@@ -76,8 +77,19 @@ def test_every_kind_is_drawn_at_every_length(task: Task, how: str, length: int) 
     assert json.dumps(view.to_json(), allow_nan=False)
     if how == "learned":
         assert view.length == min(length, 40)
-    if length > 10 and how not in ("shaw", "learned"):
-        assert any(series.name == "longest training input" for series in view.figures()[1].series)  # type: ignore[attr-defined]
+    lines = [series.name for figure in view.figures()[1:] for series in figure.series]  # type: ignore[attr-defined]
+    if length > 10 and how == "t5":
+        assert "longest training input" in lines
+    if how in ("sinusoidal", "rotary", "alibi"):  # computed, not trained
+        assert "longest training input" not in lines and "training" not in view.svg()
+
+
+@pytest.mark.parametrize("how", ["sinusoidal", "learned"])
+def test_rows_of_a_map_of_positions_are_all_positions(task: Task, how: str) -> None:
+    view = positions(_with(task, how), length=30)
+    drawn = view.figures()[0]
+    assert isinstance(drawn, HeatMap) and drawn.y == tuple(range(30)) and "no value" not in drawn.svg()
+    assert ("were not trained" in drawn.caption) == (how == "learned")
 
 
 def test_wavelengths_are_those_of_the_table(task: Task) -> None:

@@ -205,7 +205,7 @@ def test_labels_are_tracked_and_tokens_without_one_are_left_out(counter: tuple[S
     subject, readings = counter
 
     def kind(tokens: Any) -> list[str | None]:
-        return [None if token == "BEGIN" else "open" if token == "(" else "shut" for token in tokens]
+        return [None if token == "<begin>" else "open" if token == "(" else "shut" for token in tokens]
 
     view = probe(subject, readings, kind, name="kind")
     assert view.metric == "accuracy" and view.tokens == 24 * 20

@@ -45,7 +45,7 @@ def test_row_t_of_a_translation_is_the_token_that_is_said_there(tmp_path: Path) 
     """The decoder reads a token one step after it was said (tensor2tensor#917 drew it shifted by one)."""
     subject = subject_of(task_on(tmp_path, "translate"), "transformer")
     reading = read(subject, "the cat sat", target="le chat assis")
-    assert reading.rows == ("le", "chat", "assis", "END")
+    assert reading.rows == ("le", "chat", "assis", "<end>")
     assert reading.targets is not None
     assert reading.inputs.target.values[0, 1:].tolist() == list(reading.targets[:-1])
 
@@ -56,7 +56,7 @@ def test_a_text_that_is_cut_goes_on_with_what_comes_next_in_it_and_not_with_its_
     short = whole._replace(encode=encoding(task, 3, None, torch.device("cpu")))
     reading, entire = (read(subject, "the cat sat on the mat") for subject in (short, whole))
     assert reading.targets is not None and entire.targets is not None
-    assert reading.rows == ("BEGIN", "the", "cat", "sat") and reading.targets == entire.targets[:4]
+    assert reading.rows == ("<begin>", "the", "cat", "sat") and reading.targets == entire.targets[:4]
     assert (left_out(short, reading), left_out(whole, entire)) == (3, 0)
 
 

@@ -79,7 +79,7 @@ def test_unknown_words_and_special_tokens_are_told_apart(tmp_path: Path) -> None
     reading = read(subject, "the zebra sat", target="le chat")
     assert [(piece.text, piece.unknown) for piece in tokenization(subject, reading).tokens][1] == ("zebra", True)
     last = tokenization(subject, reading, side="target").tokens[-1]
-    assert (last.text, last.special, last.start, last.stop) == ("END", True, 7, 7)
+    assert (last.text, last.special, last.start, last.stop) == ("<end>", True, 7, 7)
 
 
 def test_two_words_of_a_tagger_are_no_pair_of_texts(tmp_path: Path) -> None:

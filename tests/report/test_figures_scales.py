@@ -3,11 +3,14 @@
 import itertools
 import math
 import unicodedata
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pictures_common import SVG
 from seqloom.report.figures.frame import Axis, alike, linear_axis, log_axis, ruler, widened
 from seqloom.report.figures.markup import (
     LEVELS,
@@ -27,6 +30,7 @@ from seqloom.report.figures.markup import (
     tag,
     together,
 )
+from seqloom.report.figures.matrix import Matrix
 from seqloom.report.labels import cell, columns, fit, isolated, reads_right_to_left, shortened, typeset, visible, wrap
 from seqloom.report.numbers import number as brief
 
@@ -352,3 +356,11 @@ class TestMarkup:
         written = tag("a", x=value).split('"')[1]
         assert float(written) == pytest.approx(value, abs=0.006)
         assert written not in ("-0", "") and len(written.partition(".")[2]) <= 2
+
+
+def test_a_matrix_with_a_name_for_its_values_has_a_bar_with_the_ends_of_its_scale() -> None:
+    plain = Matrix(title="Gates", rows=["a"], columns=["x", "y"], values=[[0.25, None]], span=(0.0, 1.0))
+    named = replace(plain, value_label="how open")
+    texts = [one.text for one in ElementTree.fromstring(named.svg()).iter(f"{SVG}text")]
+    assert {"0", "1", "how open"} <= set(texts) and texts.index("how open") < texts.index("no value")
+    assert "how open" not in plain.svg() and plain.text(60) == named.text(60)

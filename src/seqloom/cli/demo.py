@@ -55,7 +55,8 @@ def demo(
     ended = followed(_kept(train_run(folder, resolved), samples), Screen(stderr=True), metric)
     if samples:  # a run that was stopped before the first validation has no model
         _shown(screen, folder, show, samples)
-    summary(folder, ended, resolved.task, json=False)
+    drawn = f'seqloom inspect RUN "{show.drawn}" --view alignment --out attention.png'
+    summary(folder, ended, resolved.task, json=False, more=[drawn] if show.drawn else ())
     raise typer.Exit(ended.exit_code)
 
 

@@ -1,8 +1,9 @@
 """`seqloom graph`: an expression step by step, its values forward and its gradients backward."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +11,6 @@ from seqloom.cli.options import option, takes
 from seqloom.cli.terminal import Screen
 from seqloom.config.options import new_name
 from seqloom.errors import DataError, did_you_mean
-
-if TYPE_CHECKING:
-    from seqloom.inspect.graphs.expression import ExpressionGraph
 
 
 @takes(
@@ -56,14 +54,13 @@ def graph(
         raise DataError(f"--lr {lr} is not a number", fix="write --lr 0.1, for example")
     from seqloom.inspect.graphs.expression import expression_graph
 
-    view, screen = expression_graph(expression, given), Screen()
-    after = "" if lr is None else _stepped(view, lr)
+    view, screen = replace(expression_graph(expression, given), lr=lr), Screen()
     if out is not None:
         view.save(out)
     if json:
         return screen.say_json(view.to_json())
     screen.show(view)
-    screen.say(*([after] if after else []), *([f"\nThe graph is written to {out}"] if out is not None else []))
+    screen.say(*([f"\nThe graph is written to {out}"] if out is not None else []))
     return None
 
 
@@ -89,15 +86,3 @@ def _numbers(values: list[str]) -> dict[str, float]:
         if not math.isfinite(found[name]):
             raise DataError(f"{name} is '{numeral}', which is not a number", fix=f"write {name}=0.5, for example")
     return found
-
-
-def _stepped(view: "ExpressionGraph", lr: float) -> str:
-    """Describe what one step of gradient descent changes."""
-    from seqloom.report.numbers import number as brief
-
-    after, name = view.stepped(lr), view.nodes[view.target].name
-    moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
-    climbs = " (negative: gradient ascent)" if lr < 0 else ""
-    results = f"{name}: {brief(view.result)} before, {brief(after.result)} after."
-    every = "The step changes every variable; to keep one fixed, write its number into the expression."
-    return f"\nOne step of gradient descent with learning rate {brief(lr)}{climbs}: {moved}.\n{every}\n{results}"

@@ -40,6 +40,7 @@ WIDEST = 160  # columns
 MOST = 200  # inputs of a file that views of data use
 LINES = ".jsonl"  # one JSON line per row
 EXPORTED = "attribution"  # the view that can be exported as JSON lines
+COMPARED = "gradients"  # the view that can compare several runs
 
 
 @takes(
@@ -50,6 +51,7 @@ EXPORTED = "attribution"  # the view that can be exported as JSON lines
     examples=(
         'seqloom inspect runs/reviews-classify-cnn "a fine film" --view attribution',
         'seqloom inspect runs/en-fr-translate-transformer "two dogs run" --view attention --out attention.html',
+        'seqloom inspect runs/rnn "a fine film" --view gradients --compare runs/lstm --out gradients.png',
     ),
 )
 def inspect(
@@ -141,6 +143,12 @@ def inspect(
             VIEW,
         ),
     ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        option(
+            "--compare", "RUN", "Compare with this run; for --view gradients; can be repeated (default: none).", VIEW
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         option("--data", "FILE", "File, or name of a dataset, for views that summarize many examples (default: none)."),
@@ -179,6 +187,8 @@ def inspect(
         raise ConfigError(f"{'--out' if out else next(iter(asked))} needs a view", fix="add --view NAME")
     if target is not None and not target.strip():
         raise ConfigError("--target is empty", fix="give the translation to inspect, or leave it out")
+    if compare and view != COMPARED:
+        raise ConfigError(f"--compare is only for the view {COMPARED}", fix=f"add --view {COMPARED}")
     if full and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError(
             "--full is only for the JSON of a view", fix="add --view NAME --json, or --view NAME --out FILE.json"
@@ -190,7 +200,7 @@ def inspect(
 
         if view not in VIEWS:
             raise ConfigError(f"there is no view '{view}'", fix=did_you_mean(view, command_views()))
-        options = typed(view, VIEWS[view].function, asked)
+        options = typed(view, _compared_view() if compare else VIEWS[view].function, asked)
     require_readable(given)
     _require(view, texts or [], data, out)
     from seqloom.inference.as_trained import FileReading
@@ -208,9 +218,24 @@ def inspect(
     with work_bar() as show:
         with rows:
             first, others = _given(loaded, texts or [], islice(rows, limit or MOST))
+            if compare:
+                subjects = {name: load_on(run, device).subject for name, run in _names([model, *compare]).items()}
+                return _show(_compared_view()(subjects, first, target=target, **options), out, json, full=full)
             inspection = loaded.inspect(first, target=target, data=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, full=full)
+
+
+def _compared_view() -> Callable[..., "View"]:
+    from seqloom.inspect.gradients import gradients_compared
+
+    return gradients_compared
+
+
+def _names(runs: Sequence[Path]) -> dict[str, Path]:
+    """Return the runs by the names of their folders, or by their paths if two folders have the same name."""
+    short = {run.name: run for run in runs}
+    return short if len(short) == len(runs) else {str(run): run for run in runs}
 
 
 def _require(view: str | None, texts: list[str], data: Path | None, out: Path | None) -> None:

@@ -340,8 +340,10 @@ LOSS = "loss"
 NOT_LOWER = "the probabilities were good already, or half of the dev set is too small to fit the other half"
 
 
-def summary(out: Path, ended: Ended, task: "Task", *, has_test: bool = False, json: bool) -> None:
-    """Print how a run ended, where its files are, and what to do next; `has_test` is whether there is a test set."""
+def summary(
+    out: Path, ended: Ended, task: "Task", *, has_test: bool = False, json: bool, more: Sequence[str] = ()
+) -> None:
+    """Print how a run ended, where its files are, and what to do next: the usual commands, then `more`."""
     places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
     if json:
@@ -364,7 +366,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, has_test: bool = False, js
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
     judged = ["seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"]  # without a dev set
     judged += ["seqloom evaluate RUN --split test"] if has_test else []
-    then = (*asked, task.usage.file, *task.usage.then, *judged, "seqloom doctor RUN")
+    inside = 'seqloom inspect RUN "some text"' if asked else "seqloom inspect RUN --data FILE"
+    then = (*asked, task.usage.file, *task.usage.then, *judged, "seqloom doctor RUN", inside, *more)
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 

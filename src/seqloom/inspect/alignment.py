@@ -38,7 +38,7 @@ from seqloom.inspect.attention_weights import (
     layers_of,
     units,
 )
-from seqloom.inspect.layer_names import layer_title
+from seqloom.inspect.layer_names import chosen_title
 from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
 from seqloom.report.document import DocumentBlock
@@ -157,7 +157,7 @@ class AlignmentView(View):
     def _maps(self) -> list[Figure]:
         """The maps of the weights, with gold links framed where every cell is drawn."""
         found, first = list[Figure](), 0
-        for figure in self.weights.maps():
+        for figure in self.weights.maps() if self.gold is None else self.weights.maps(numbered=SMALL):
             if isinstance(figure, Matrix) and self.gold is not None:
                 inside = range(first, first + len(figure.rows))
                 sure, possible = (
@@ -237,6 +237,8 @@ def alignment(
     shown = _shown(known, source, target) if known.every else None
     words = words or shown is not None
     weights = attention(subject, reading, layer=chosen.path, head=head, words=words, exclude_special=exclude_special)
+    named = chosen_title(chosen.path, [each.path for each in crossing])
+    weights = replace(weights, title=f"Alignment of {named}, {weights.title.rpartition(', ')[2]}")
     links = () if weights.values is None else _strongest([weights.values])
     fit = None
     if shown is not None:
@@ -245,7 +247,7 @@ def alignment(
         fit = alignment_scores([(one, other) for one, other in links if one in inside[0] and other in inside[1]], shown)
     mean = np.nanmean(weights.received)
     return AlignmentView(
-        title=f"Alignment of {layer_title(chosen.path)}",
+        title=f"Alignment of {named}",
         weights=weights,
         coverage=weights.received,
         uncovered=tuple(int(at) for at in np.flatnonzero(weights.received < LITTLE * mean)),

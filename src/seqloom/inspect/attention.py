@@ -8,8 +8,9 @@ beyond               maps of the maximum and the mean of blocks, and the stronge
 H_i = -sum_j a_ij log a_ij      as spread as uniform attention over exp(H_i) tokens
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ from seqloom.inspect.attention_weights import (
     table,
     units,
 )
-from seqloom.inspect.layer_names import layer_title
+from seqloom.inspect.layer_names import chosen_title
 from seqloom.inspect.map_page import Map, MapCanvas, Named
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, pictures
@@ -45,6 +46,7 @@ from seqloom.report.figures.matrix import MOST_CELLS, Matrix
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import number, share
 
+NUMBERED = 30  # tokens: up to this many, every weight is written as a number
 LARGEST_PICTURE = 256  # cells on a side of a drawn map
 MOST_SENTENCES = 5
 
@@ -78,11 +80,17 @@ class AttentionView(View):
             title = f"{self.title}: what '{self.rows[0]}' ({self.first_row}) reads"
             return (self._strip(self.values[0], title, "weight"),)
         if self._largest <= SMALL:
+            spread = np.maximum(self.entropy, 0.0)  # without errors of rounding
+            most = max(math.log(len(self.columns)), float(np.nanmax(spread, initial=0.0)))
             mass = self._strip(self.received, "Attention that each token receives", "sum over queries")
-            spread = Strip(
-                title="Entropy of each query", tokens=self.rows, values=self.entropy.tolist(), value_label="nats"
+            spreads = Strip(
+                title="Entropy of each query",
+                tokens=self.rows,
+                values=spread.tolist(),
+                value_label="nats; the scale ends at uniform attention",
+                span=(0.0, most) if most > 0 else None,
             )
-            return (*self.maps(), mass, spread)
+            return (*self.maps(), mass, spreads)
         return (*self.maps(), self._lines(), *([self._bars()] if self.links else []))
 
     def _sentences(self) -> tuple[str, ...]:
@@ -151,21 +159,25 @@ class AttentionView(View):
         return [
             Matrix(
                 title=self.title if at == 0 else f"{self.title}, from token {self.first_row + at}",
-                caption=f"Each row sums to 1; the color scale is 0 to {number(most)}.",
+                caption="Each row sums to 1.",
                 values=values[at : at + each].tolist(),
                 rows=self.rows[at : at + each],
                 columns=self.columns,
                 x_label="key",
                 y_label="query",
+                value_label="attention weight",
                 span=(0.0, most),
             )
             for at in range(0, len(self.rows), each)
         ]
 
-    def maps(self) -> list[Figure]:
+    def maps(self, numbered: int = NUMBERED) -> list[Figure]:
         """The weights as numbers, as colors, or as the maximum and the mean of blocks."""
-        if self.values is not None and self._largest <= SMALL:
+        if self.values is not None and self._largest <= numbered:
             return self._matrices(self.values)
+        if self.values is not None and self._largest <= SMALL:
+            drawn = self._map(self.title, self.values, 1, 1, "attention weight")
+            return [replace(drawn, rows=self.rows, columns=self.columns, caption="Each row sums to 1.")]
         if self.values is not None and self._largest <= LARGEST_PICTURE:
             return [self._map(self.title, self.values, 1, 1, "weight")]
         small = coarser(self._pooled(), LARGEST_PICTURE)
@@ -175,7 +187,7 @@ class AttentionView(View):
             for name in ("maximum", "mean")
         ]
 
-    def _map(self, title: str, values: np.ndarray, down: int, across: int, label: str) -> Figure:
+    def _map(self, title: str, values: np.ndarray, down: int, across: int, label: str) -> HeatMap:
         return HeatMap(
             title=title,
             values=values.tolist(),
@@ -238,7 +250,8 @@ def attention(
         exclude_special: Take the weight off BEGIN, END and other special tokens and rescale the rest.
         window: Show only the tokens start..stop.
     """
-    asked = chosen_layer(layers_of(subject, reading, side), layer)
+    layers = layers_of(subject, reading, side)
+    asked = chosen_layer(layers, layer)
     rows, columns = units(asked.queries, words=words), units(asked.keys, words=words)
     first, last = _shown_rows(asked, rows, token, window)
     inside = slice(*window) if window is not None and asked.same else slice(0, len(columns.names))
@@ -252,7 +265,7 @@ def attention(
         one = heads[0] if len(heads) == 1 else None
         which = f"mean of {len(heads)} heads" if one is None else f"head {one}"
         return AttentionView(
-            title=f"Attention of {layer_title(asked.path)}, {which}",
+            title=f"Attention of {chosen_title(asked.path, [each.path for each in layers])}, {which}",
             layer=asked.path,
             head=one,
             num_heads=given.num_heads,

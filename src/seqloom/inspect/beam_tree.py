@@ -85,6 +85,7 @@ MOST_DRAWN, MOST_STEPS = 400, 24  # of a drawn tree; of a larger one only the be
 LONGEST = 16  # new tokens by default
 MOST_ANSWERS = 10  # hypotheses that are drawn
 SHOWN = 80  # characters of a hypothesis in a sentence
+MEANING = "the natural logarithm of the probability of the text up to it"
 GROUPS = ("best hypothesis", "kept or finished", "pruned or stopped")
 
 
@@ -118,9 +119,7 @@ class OutlinedTree(Network):
     outline: tuple[str, ...] = ()
 
     def _plot(self) -> Plot:
-        return (
-            super()._plot()._replace(notes=("The number below a token is the log-probability of the text up to it.",))
-        )
+        return super()._plot()._replace(notes=(f"The number below a token: {MEANING}.",))
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         return FigureBlock([fit(visible(line), width) for line in self.outline])
@@ -134,6 +133,8 @@ class BeamTreeView(View):
     branches: tuple[Branch, ...]  # parents before children
     hypotheses: tuple[tuple[str, float], ...]  # texts and scores, the best first
     beam_size: int
+    given: str  # the text that is translated or continued
+    pruned: bool  # whether pruned and stopped hypotheses are drawn
 
     @property
     def best_path(self) -> tuple[int, ...]:
@@ -141,7 +142,7 @@ class BeamTreeView(View):
         return tuple(number for number, branch in enumerate(self.branches) if branch.is_best)
 
     def figures(self) -> tuple[Figure, ...]:
-        is_large = len(self.branches) > MOST_DRAWN or self.branches[-1].step > MOST_STEPS
+        is_large = len(self._drawn) > MOST_DRAWN or self.branches[-1].step > MOST_STEPS
         return (self._path() if is_large else self._tree(), self._scores())
 
     def _sentences(self) -> tuple[str, ...]:
@@ -160,15 +161,28 @@ class BeamTreeView(View):
             way, at = (at, *way), self.branches[at].parent
         return way
 
+    @property
+    def _drawn(self) -> tuple[int, ...]:
+        """The numbers of the branches that the tree shows."""
+        return tuple(at for at, one in enumerate(self.branches) if self.pruned or one.group < len(GROUPS) - 1)
+
     def _tree(self) -> Figure:
-        rows = _rows(self.branches)
-        nodes = [Node(0, rows[-1], "start", note="start")]
-        for at, one in enumerate(self.branches):
-            nodes.append(Node(one.step, rows[at], f"“{one.token}”", note=one.description, below=f"{one.log_prob:.2f}"))
-        edges = [Edge(one.parent + 1, at + 1, one.group) for at, one in enumerate(self.branches)]
+        rows, places = _rows([(at, self.branches[at].parent) for at in self._drawn]), {-1: 0}
+        nodes, edges = [Node(0, rows[-1], "start", note="start")], []
+        for at in self._drawn:
+            one = self.branches[at]
+            places[at] = len(nodes)
+            below = f"{round(one.log_prob, 2) + 0.0:.2f}"  # never -0.00
+            nodes.append(Node(one.step, rows[at], one.token, note=one.description, below=below))
+            edges.append(Edge(places[one.parent], places[at], one.group))
         ordered = [self.branches[at] for at in sorted(range(len(self.branches)), key=self._way)]
         outline = tuple(f"{'  ' * (one.step - 1)}{'●○×'[one.group]} {one.description}" for one in ordered)
-        return OutlinedTree(title=self.title, nodes=nodes, edges=edges, groups=GROUPS, outline=outline)
+        groups = GROUPS if self.pruned else GROUPS[:-1]
+        source = f"Input: “{shortened(self.given, SHOWN)}”." if self.given else ""
+        left_out = len(self.branches) - len(self._drawn)
+        unseen = f"{left_out} pruned or stopped hypotheses are not drawn." if left_out else ""
+        caption = " ".join(filter(None, (source, unseen)))
+        return OutlinedTree(title=self.title, caption=caption, nodes=nodes, edges=edges, groups=groups, outline=outline)
 
     def _path(self) -> Figure:
         """The log-probability of the best hypothesis by step, and that of the best pruned one."""
@@ -191,7 +205,7 @@ class BeamTreeView(View):
             title="Finished hypotheses",
             labels=labels,
             values=values,
-            x_label="score: log-probability with length penalty",
+            x_label="score: log-probability (natural logarithm) with length penalty",
         )
 
 
@@ -199,9 +213,10 @@ def beam_tree(
     subject: Subject,
     reading: Reading,
     *,
-    beam_size: int = 4,
+    beam_size: int = BeamConfig().beam_size,
     max_new_tokens: int | None = None,
     length_penalty: float = 1.0,
+    pruned: bool = False,
 ) -> BeamTreeView:
     """The tree of a beam search that continues a text or translates a source.
 
@@ -209,6 +224,7 @@ def beam_tree(
         beam_size: Hypotheses kept at each step.
         max_new_tokens: The most tokens to generate.
         length_penalty: Exponent of the length in the score of a finished hypothesis.
+        pruned: Also draw the hypotheses that were pruned or stopped, unless the tree is too large.
     """
     if reading.targets is None:
         raise ConfigError(
@@ -239,6 +255,8 @@ def beam_tree(
         branches=_branches(found.rounds, best, subject),
         hypotheses=tuple((one.text, one.score) for one in sorted(found.found, key=lambda one: -one.score)),
         beam_size=beam_size,
+        given=reading.given if isinstance(reading.given, str) else "",
+        pruned=pruned,
     )
 
 
@@ -265,7 +283,7 @@ def _branches(rounds: list[list[BeamStep]], best: GeneratedText, subject: Subjec
         Branch(
             parent=numbers.get(one.tokens[:-1], -1),
             step=len(one.tokens),
-            token="END" if one.tokens[-1] == END else subject.name(one.tokens[-1]),
+            token=subject.name(one.tokens[-1]),
             log_prob=one.log_prob,
             score=one.score,
             status=one.status,
@@ -275,11 +293,11 @@ def _branches(rounds: list[list[BeamStep]], best: GeneratedText, subject: Subjec
     )
 
 
-def _rows(branches: tuple[Branch, ...]) -> dict[int, float]:
-    """The row of each branch, -1 for the start: leaves below each other, parents centered over children."""
+def _rows(parents: Iterable[tuple[int, int]]) -> dict[int, float]:
+    """The row of each branch by its parent, -1 for the start: leaves below each other, parents centered on children."""
     children: dict[int, list[int]] = {}
-    for at, branch in enumerate(branches):
-        children.setdefault(branch.parent, []).append(at)
+    for at, parent in parents:
+        children.setdefault(parent, []).append(at)
     rows: dict[int, float] = {}
     free = 0
     waiting = [(-1, False)]

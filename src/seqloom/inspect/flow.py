@@ -7,8 +7,8 @@ layer it is a product of one factor per token in between (Bengio et al. 1994; Pa
 
 so its logarithm is linear in the distance t - k. Attention reaches any token directly. The same measure works for every
 family: a mixer runs on its inputs inside the model, and the gradient of its last output flows back to all of them.
-One backward pass gives all distances of a random direction v; E|J' v|^2 is the squared Frobenius norm of J
-(Hutchinson 1990).
+The norm is the Frobenius norm. One backward pass for each unit of the output gives it exactly, at all distances. For
+long texts and wide layers it is estimated: E|J' v|^2 over random vectors v is its square (Hutchinson 1990).
 
 A fused recurrent kernel returns h_1..h_T as one tensor, and the gradient at it is only the part from the layer above:
 the influence on later states stays inside the kernel. `unrolled` runs the cell token by token:
@@ -39,7 +39,8 @@ from seqloom.tasks.task import Task
 
 ROWS = 8  # of a batch: the longest ones
 LONGEST = 256  # elements
-DIRECTIONS = 8
+EXACT = 2**14  # rows x tokens x units of the output: up to this many the norms are exact
+PROBES = 64  # random vectors of an estimate, divided among the rows
 FEWEST = 5  # distances to which a factor is fitted
 SURE = 3.0  # standard errors of its logarithm
 UNDERFLOWN = 1e-12  # times the largest norm: smaller values soon underflow in float32
@@ -53,6 +54,7 @@ class Flow(NamedTuple):
     norms: tuple[float, ...]
     radius: float | None = None  # spectral radius of the state transition matrix, if there is one
     reads: Literal["forward", "backward", "both"] = "forward"  # distances are counted in this direction
+    probes: int = 0  # random vectors of the estimate; 0: the norms are exact
 
     @property
     def factor(self) -> float:
@@ -140,19 +142,28 @@ def flow(mixer: nn.Module, x: Padded, *, layer: str = "", seed: int = 0) -> Flow
     values = x.values.detach().requires_grad_()
     with torch.enable_grad():
         last = mixer(Padded.of(values)).values[:, -1]  # [B,D]
-    return Flow(layer, flow_between(values, last, seed=seed), spectral_radius(mixer))
+    return flow_between(values, last, layer=layer, seed=seed)._replace(radius=spectral_radius(mixer))
 
 
-def flow_between(values: Tensor, last: Tensor, *, seed: int = 0) -> tuple[float, ...]:
+def flow_between(values: Tensor, last: Tensor, *, layer: str = "", seed: int = 0) -> Flow:
     """The norm of the Jacobian of the last vectors [B,D] by each of the values [B,T,D], nearest first."""
-    generator = torch.Generator().manual_seed(seed)
-    squares = torch.zeros(values.shape[1], dtype=torch.float64)
-    for _ in range(DIRECTIONS):
-        signs = torch.randint(2, last.shape, generator=generator).mul(2).sub(1).to(last)
-        (slope,) = torch.autograd.grad(last, values, signs, retain_graph=True)
+    (rows, tokens), units = values.shape[:2], last.shape[1]
+    probes = max(1, PROBES // rows)
+    if units <= probes or rows * tokens * units <= EXACT:
+        probes = 0
+    squares = torch.zeros(tokens, dtype=torch.float64)
+    for direction in _signs(last, probes, seed) if probes else torch.eye(units).to(last):
+        (slope,) = torch.autograd.grad(last, values, direction.expand_as(last), retain_graph=True)
         squares += slope.double().square().sum(dim=2).mean(dim=0).cpu()
-    norms: list[float] = (squares / DIRECTIONS).sqrt().flip(0).tolist()
-    return tuple(norms)
+    norms: list[float] = (squares / max(1, probes)).sqrt().flip(0).tolist()
+    return Flow(layer, tuple(norms), probes=probes)
+
+
+def _signs(last: Tensor, count: int, seed: int) -> Iterator[Tensor]:
+    """Random vectors of -1 and 1, as many as the last vectors [B,D] have rows in each."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        yield torch.randint(2, last.shape, generator=generator).mul(2).sub(1).to(last)
 
 
 def spectral_radius(mixer: nn.Module) -> float | None:
@@ -251,7 +262,7 @@ def depths(task: Task, model: nn.Module, batch: Batch[Any, Any]) -> tuple[Depth,
 LEAST_SHOWN = 1e-30
 
 
-def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance between input and output token") -> Line:
+def flow_drawn(found: Sequence[Flow], title: str = "Gradient of the last output by distance") -> Line:
     """The norm of dy_t/dx_k against the distance, one curve for each mixer; the caption has the factors and radii."""
     shown = [flow for flow in found if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
     names = [layer_title(flow.layer) or "layer" for flow in shown]
@@ -260,7 +271,7 @@ def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance be
     factors = [f"{name}: {reach_text(flow)}" for name, flow in named]
     return Line(
         title=title,
-        caption="; ".join([*factors, *radii]),
+        caption=f"{measure_text(shown)} {'; '.join([*factors, *radii])}.",
         series=[
             Series(
                 name=name,
@@ -275,6 +286,14 @@ def flow_drawn(found: Sequence[Flow], title: str = "Gradient norm by distance be
     )
 
 
+def measure_text(shown: Sequence[Flow]) -> str:
+    """What the curves show, and whether they are estimates, in words."""
+    last = "last token that the layer reads" if any(flow.reads != "forward" for flow in shown) else "last token"
+    probes = max((flow.probes for flow in shown), default=0)
+    estimated = f", estimated from {probes} random vectors" if probes else ""
+    return f"The norm of the Jacobian of the output at the {last} by the input at each distance from it{estimated}."
+
+
 def reach_text(flow: Flow) -> str:
     """How the gradient changes with distance, in words."""
     if flow.has_window:
@@ -284,8 +303,8 @@ def reach_text(flow: Flow) -> str:
     toward = {"backward": " toward the end, because it reads backward", "both": "; it reads in both directions"}
     end = toward.get(flow.reads, "")
     if not flow.is_steady and known:
-        among = f"{number(min(known))} to {number(max(known))} times that at distance 1"
-        return f"the gradient norm has no steady change with distance, {among}{end}"
+        among = f"relative to distance 1 it lies between {number(min(known))} and {number(max(known))}"
+        return f"the gradient norm has no steady change with distance; {among}{end}"
     if factor == "1":
         return f"the gradient norm is about the same at every distance{end}"
     return f"the gradient norm changes by a factor of {factor} per token of distance{end}"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import ConfigError
-from seqloom.inspect.layer_names import layer_title, short_name
+from seqloom.inspect.layer_names import chosen_title
 from seqloom.inspect.layers import LayerPlace, chosen, heard, is_backward, places, required
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View, block_means
@@ -61,6 +61,7 @@ class GatesView(View):
 
     kind: ClassVar[str] = "gates"
     layer: str
+    layer_name: str  # in words, for titles
     backward: bool  # the layer reads from the end; tokens are in text order
     tokens: tuple[str, ...]
     names: tuple[str, ...]  # gates, then states: cell if there is one, hidden
@@ -93,11 +94,11 @@ class GatesView(View):
         return np.argsort(-self.memory, kind="stable")
 
     def figures(self) -> tuple[Figure, ...]:
-        short, layer = len(self.tokens) <= SMALL, short_name(self.layer)
+        short, layer = len(self.tokens) <= SMALL, self.layer_name
         if self.gate is not None:
             return (self._table(self.gate) if short else self._map(self.gate),)
         if short:
-            return (self._together(), self._lengths())
+            return (self._gates_of_unit(), self._states_of_unit(), self._lengths())
         means = {each.gate: self.of(each.gate).mean(axis=1) for each in self.saturation}
         pinned = {name: self.of(name)[:, self.unit] for name in self.names}
         return (
@@ -107,23 +108,39 @@ class GatesView(View):
             self._lengths(),
         )
 
-    def _together(self) -> Matrix:
-        """All gates and states of one unit, and the mean of each gate over all units, in the same columns."""
-        of_unit = {f"unit {self.unit}: {full_name(name)}": self.of(name)[:, self.unit] for name in self.names}
-        means = {f"mean: {full_name(each.gate)}": self.of(each.gate).mean(axis=1) for each in self.saturation}
-        rows = {**of_unit, **means}
-        reach = max(1.0, *(float(np.abs(row).max()) for row in rows.values()))
-        most = "" if self.unit_asked else ", whose hidden state varies most"
+    def _gates_of_unit(self) -> Matrix:
+        """All gates of one unit, and the mean of each gate over all units, in the same columns."""
+        gates = [each.gate for each in self.saturation]
+        rows = {f"unit {self.unit}: {full_name(name)}": self.of(name)[:, self.unit] for name in gates}
+        rows |= {f"mean: {full_name(name)}": self.of(name).mean(axis=1) for name in gates}
         return Matrix(
-            title=f"Gates and states, {short_name(self.layer)}",
-            caption=f"Unit {self.unit} of {self.values.shape[2]}{most}, and the mean over all units. Gates are from 0 "
-            f"(closed) to 1 (open); colors from {number(-reach)} to {number(reach)}. {KEEPS[self._memory_gate]} "
-            f"gate={self._memory_gate} shows that gate of several units, unit=0 another unit.",
+            title=f"Gates, {self.layer_name}",
+            caption=f"{self._unit_text}, and the mean over all units. {KEEPS[self._memory_gate]}",
             values=[row.tolist() for row in rows.values()],
             rows=list(rows),
             columns=self.tokens,
+            value_label="gate, from 0 (closed) to 1 (open)",
+            span=(0.0, 1.0),
+        )
+
+    def _states_of_unit(self) -> Matrix:
+        """The candidate and the states of the same unit, in the same columns."""
+        rows = {full_name(name): self.of(name)[:, self.unit] for name in ("candidate", *STATES) if name in self.names}
+        reach = max(1.0, *(float(np.abs(row).max()) for row in rows.values()))
+        return Matrix(
+            title=f"Candidate and state, {self.layer_name}",
+            caption=f"{self._unit_text}.",
+            values=[row.tolist() for row in rows.values()],
+            rows=[f"unit {self.unit}: {name}" for name in rows],
+            columns=self.tokens,
+            value_label="value",
             span=(-reach, reach),
         )
+
+    @property
+    def _unit_text(self) -> str:
+        most = "" if self.unit_asked else ", whose hidden state varies most"
+        return f"Unit {self.unit} of {self.values.shape[2]}{most}"
 
     def _table(self, name: str) -> Matrix:
         every = self.values.shape[2]
@@ -131,12 +148,12 @@ class GatesView(View):
         first = f"Unit {self.unit}, and the {len(units) - 1}" if self.unit_asked else f"The {len(units)}"
         low, high = _span(name, self.of(name))
         return Matrix(
-            title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
-            caption=f"{first} of {every} units whose hidden state varies most. Colors from {number(low)} to "
-            f"{number(high)}.{_keeps(name)}",
+            title=f"{full_name(name).capitalize()}, {self.layer_name}",
+            caption=f"{first} of {every} units whose hidden state varies most.{_keeps(name)}",
             values=self.of(name)[:, units].T.tolist(),
             rows=[f"unit {unit}" for unit in units],
             columns=self.tokens,
+            value_label=full_name(name),
             span=(low, high),
         )
 
@@ -144,7 +161,7 @@ class GatesView(View):
         pooled, width = _pooled(self.of(name)[:, self.order])
         blocks = f" Each column is the mean of {width} tokens." if width > 1 else ""
         return HeatMap(
-            title=f"{full_name(name).capitalize()}, {short_name(self.layer)}",
+            title=f"{full_name(name).capitalize()}, {self.layer_name}",
             caption=f"Units sorted by memory length, longest first.{blocks}{_keeps(name)}",
             values=pooled.T.tolist(),
             x=[float(self.start + at * width) for at in range(len(pooled))],
@@ -255,8 +272,9 @@ def gates(
     # Indices of the tokens with the largest changes [T] of the state, largest first
     turns = tuple(start + int(at) for at in np.argsort(-sizes[start:stop].cpu().numpy(), kind="stable")[:TURNS])
     return GatesView(
-        title=f"Gates of {layer_title(place.path)}",
+        title=f"Gates of {chosen_title(place.path, [each.path for each in found])}",
         layer=place.path,
+        layer_name=chosen_title(place.path, [each.path for each in found]),
         backward=backward,
         tokens=tuple(token.text for token in place.tokens[start:stop]),
         names=names,
@@ -272,7 +290,13 @@ def gates(
         memory=1 / np.maximum(1 - memory.mean(axis=0, dtype=np.float64), 1e-9),
         largest_changes=turns,
         burn_in=filling,
+        hints=() if gate or stop - start > SMALL else (_hint(names),),
     )
+
+
+def _hint(names: tuple[str, ...]) -> str:
+    kept = next(name for name in names if name in MEMORY)
+    return f"gate={kept} shows that gate of several units, unit=0 another unit."
 
 
 @contextmanager

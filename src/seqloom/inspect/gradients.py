@@ -30,6 +30,7 @@ from seqloom.inspect.flow import (
     flow_between,
     flow_drawn,
     flows_while,
+    measure_text,
     reach_text,
     still,
     unrolled,
@@ -160,7 +161,7 @@ def _measured(number: Tensor, points: Sequence[_Point]) -> tuple[Totals, ...]:
 
 
 def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, seed: int = 0) -> Flow:
-    """The norm of dy_T/dx_k through a stack: its output at the last token by its inputs."""
+    """The norm of dy_T/dx_k through a stack: its output at the last token T by its inputs."""
     stack, call = reading.side(side).stack, call_of(reading, reading.side(side))
     entered: list[Tensor] = []
     left: list[Padded] = []
@@ -177,10 +178,11 @@ def stack_flow(subject: Subject, reading: Reading, *, side: str | None = None, s
     hooked = model.get_submodule(stack).register_forward_hook(leave)
     with hooked, torch.enable_grad(), still(model), changed_vectors(model, stack, enter):
         scores(subject, reading.inputs)
-    return Flow(stack, flow_between(entered[call], left[call].last(), seed=seed))
+    return flow_between(entered[call], left[call].last(), layer=stack, seed=seed)
 
 
 MOST_SHOWN = 24  # curves in one picture
+SAME = 1e-3  # relative difference up to which two curves count as one
 CELLS = 1600  # of a table with its numbers
 
 
@@ -195,9 +197,16 @@ class GradientsView(View):
     flows: tuple[Flow, ...]  # of each mixer that mixes tokens, then of the stack
 
     def figures(self) -> tuple[Figure, ...]:
-        flows = [flow for flow in self.flows if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
+        flows = [flow for flow in self._distinct if len(flow.norms) > 2 and max(flow.norms) > LEAST_SHOWN]
         first = self._through_time() if len(self.tokens) > 1 else self._at_one_token()
         return (first, *self._by_layer(), *([flow_drawn(flows[:MOST_SHOWN])] if flows else []))
+
+    @property
+    def _distinct(self) -> tuple[Flow, ...]:
+        """The flows without that of a stack that is the same as that of its only layer."""
+        *inner, last = self.flows or (Flow("", ()),)
+        same = any(np.allclose(last.norms, one.norms, rtol=SAME) for one in inner if len(one.norms) == len(last.norms))
+        return tuple(inner) if same else self.flows
 
     def _at_one_token(self) -> Bars:
         """The norms at the only token: a curve would be a single point."""
@@ -222,7 +231,7 @@ class GradientsView(View):
                 told.append(f"{each.name}: a gradient only at token {known[0]}")
             else:
                 toward = " toward the end, because it reads backward" if each.backward else " toward the start"
-                told.append(f"{each.name}: factor {number(each.factor)} per token{toward}")
+                told.append(f"{each.name}: the norm changes by a factor of {number(each.factor)} per token{toward}")
         return "; ".join(told[:6])
 
     def _through_time(self) -> Line:
@@ -259,8 +268,9 @@ class GradientsView(View):
         least = float(np.nanmin(logarithms))
         values = (logarithms - least).tolist()
         names, count = [each.name for each in self.totals], len(self.tokens)
-        title = "Gradient norm by layer"
-        said = f"Orders of magnitude (log10) above the smallest norm, {number(10**least)}; hatched: zero."
+        title = "Gradient norm by layer and token: log10 of norm / smallest norm"
+        said = f"0 is the smallest norm, {number(10**least)}; 1 is ten times that."
+        said += " Hatched: a gradient of zero." if np.isnan(logarithms).any() else ""
         if count <= SMALL and len(names) <= SMALL and len(names) * count <= CELLS:
             return (Matrix(title=title, caption=said, values=values, rows=names, columns=self.tokens),)
         return (
@@ -274,7 +284,8 @@ class GradientsView(View):
             ),
         )
 
-    def _sentences(self) -> tuple[str, ...]:
+    def _remarks(self) -> tuple[str, ...]:
+        """What to know about the text as a whole; the figures say the rest in their captions."""
         said = [
             f"In {each.name} the gradient underflows float32 at {each.lost:,} of {len(each.norms):,} tokens."
             for each in self.totals
@@ -284,10 +295,16 @@ class GradientsView(View):
             said.append(f"Single layers are measured on the first {LONGEST:,} of {len(self.tokens):,} tokens.")
         if len(self.tokens) < 2:
             said.append("The text has only one token: there is no distance to measure.")
+        return tuple(said)
+
+    def _sentences(self) -> tuple[str, ...]:
         return (
-            *said,
-            *(f"{layer_title(flow.layer)}: {reach_text(flow)}." for flow in self.flows if len(flow.norms) > 1),
+            *self._remarks(),
+            *(f"{layer_title(flow.layer)}: {reach_text(flow)}." for flow in self._distinct if len(flow.norms) > 1),
         )
+
+    def _svg_sentences(self) -> tuple[str, ...]:
+        return self._remarks()
 
 
 def gradients(
@@ -305,7 +322,7 @@ def gradients(
         side: The sequence: source or target, first or second.
         answer: Label, tag or token whose score is used (default: the prediction).
         at: Position of the answer, if there are several (default: the last).
-        seed: Of the random directions for the Jacobian norms.
+        seed: Of the random vectors that estimate Jacobian norms of long texts; short texts are measured exactly.
     """
     goal = chosen_goal(subject, reading, answer=answer, at=len(reading.rows) - 1 if at is None else at)
     start = f"{reading.side(side).stack}.layers."
@@ -333,8 +350,8 @@ class GradientsComparedView(View):
     flows: tuple[Flow, ...]  # `layer` is the name of the model
 
     def figures(self) -> tuple[Figure, ...]:
-        drawn = flow_drawn(self.flows, "Influence of earlier tokens on the last state")
-        return (replace(drawn, caption=""),)  # the sentences say it
+        drawn = flow_drawn(self.flows, "Gradient of the last output by distance")
+        return (replace(drawn, caption=measure_text(self.flows)),)  # the sentences say the rest
 
     def _sentences(self) -> tuple[str, ...]:
         return tuple(f"{flow.layer}: {reach_text(flow)}{_left_at_end(flow)}." for flow in self.flows)

@@ -27,7 +27,7 @@ from seqloom.inspect.attention_weights import (
     layers_of,
     pooled,
 )
-from seqloom.inspect.layer_names import layer_title
+from seqloom.inspect.layer_names import chosen_title
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import MEDIUM, SMALL, View
 from seqloom.report.figures.bars import Bars
@@ -193,7 +193,7 @@ def head_view(
     layers = layers_of(subject, reading, side)
     chosen = chosen_layer(layers, layer)
     if token is None and max(len(chosen.queries), len(chosen.keys)) <= MEDIUM:
-        return _lines(subject, reading, chosen, head)
+        return _lines(subject, reading, chosen, head, [each.path for each in layers])
     read = chosen.queries, chosen.keys, chosen.call
     alike = [each for each in layers if (each.queries, each.keys, each.call) == read]
     wanted = alike if layer is None else [chosen]
@@ -225,7 +225,9 @@ def _pinned(
     )
 
 
-def _lines(subject: Subject, reading: Reading, layer: AttentionLayer, head: int | None) -> HeadLinesView:
+def _lines(
+    subject: Subject, reading: Reading, layer: AttentionLayer, head: int | None, paths: Sequence[str]
+) -> HeadLinesView:
     small = max(len(layer.queries), len(layer.keys)) <= SMALL
 
     def take(_: AttentionLayer, rows: AttentionRows) -> HeadLinesView:
@@ -244,7 +246,7 @@ def _lines(subject: Subject, reading: Reading, layer: AttentionLayer, head: int 
             if weights[key] >= least
         ]
         return HeadLinesView(
-            title=f"Attention heads of {layer_title(layer.path)}",
+            title=f"Attention heads of {chosen_title(layer.path, paths)}",
             layer=layer.path,
             groups=groups,
             rows=layer.rows,

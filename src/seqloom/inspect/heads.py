@@ -17,7 +17,7 @@ all of the weight. Queries with a single allowed key are not counted.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -30,9 +30,9 @@ from seqloom.inspect.map_page import MOST_BYTES, Map, MapCanvas, Named, sent_byt
 from seqloom.inspect.subject import NO_WORD, Reading, Subject, Token
 from seqloom.inspect.view import View
 from seqloom.report.document import DocumentBlock
+from seqloom.report.figures.bars import MOST_BARS, Bars
 from seqloom.report.figures.figure import Figure
 from seqloom.report.figures.heatmap import MOST_TILE_CELLS, Tile, Tiles
-from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.matrix import LARGEST_SIDE, MOST_CELLS, Matrix
 from seqloom.report.numbers import counted
 from seqloom.report.numbers import number as brief
@@ -166,6 +166,10 @@ MOST_ROWS = 512  # queries used per head
 MAP_SIDE = 64
 ROWS_AT_ONCE = 128
 SHARES = ("normalized entropy", *KINDS)
+MEASURES = (
+    ("entropy", "Entropy of each head", "nats, mean over queries"),
+    ("distance", "Attention distance of each head", "tokens between query and key, weighted mean"),
+)
 
 
 class HeadSummary(NamedTuple):
@@ -196,7 +200,7 @@ class HeadsView(View):
     def figures(self) -> tuple[Figure, ...]:
         each = min(LARGEST_SIDE, MOST_CELLS // len(SHARES))
         tables = [self._table(self.heads[at : at + each], at) for at in range(0, len(self.heads), each)]
-        return (self._tiles(), *tables, *([self._measures()] if len(self.heads) > 1 else []))
+        return (self._tiles(), *tables, *(self._measures() if len(self.heads) > 1 else []))
 
     def _sentences(self) -> tuple[str, ...]:
         counts: dict[str, list[str]] = {}
@@ -216,7 +220,9 @@ class HeadsView(View):
         return tuple(sentences)
 
     def _blocks(self) -> Sequence[DocumentBlock]:
-        return [MapCanvas((), self.title, self._sent(), "weight, maximum of a block"), *super()._blocks()]
+        maps = self._sent()
+        label = "weight, maximum of a block" if any(each.down * each.across > 1 for each in maps) else "weight"
+        return [MapCanvas((), self.title, maps, label), *super()._blocks()]
 
     def table(self) -> list[dict[str, object]]:
         """One row for each head, as plain values."""
@@ -249,8 +255,11 @@ class HeadsView(View):
             tiles.append(
                 Tile(f"{head.name}: {_words(head.kind)}", (maxima / most).tolist(), *self._tokens(head, maxima))
             )
-        label = "weight / largest weight of the head; maximum of each block"
-        return Tiles(title=self.title, tiles=tiles, across=self.across, value_label=label)
+        in_blocks = any(not tile.rows for tile in tiles)
+        label = f"weight / largest weight of the head{'; maximum of each block' if in_blocks else ''}"
+        caption = "Each row is a query, each column a key."
+        named = {"x_label": "key", "y_label": "query"}
+        return Tiles(title=self.title, caption=caption, tiles=tiles, across=self.across, value_label=label, **named)
 
     def _tokens(self, head: HeadSummary, cells: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
         """The tokens beside the rows and columns of a map; none if its cells are blocks of tokens."""
@@ -260,24 +269,22 @@ class HeadsView(View):
     def _table(self, heads: Sequence[HeadSummary], at: int) -> Figure:
         return Matrix(
             title=f"What each head attends to{', continued' if at else ''}",
-            caption="Share of the weight on keys of each kind. Normalized entropy: 1 is uniform attention.",
+            caption="Normalized entropy: the entropy divided by that of uniform attention. Other columns: the share of "
+            "the head's weight on keys of this kind, the mean over queries. A key can be of several kinds.",
             rows=[f"{head.name}: {_words(head.kind)}" for head in heads],
             columns=SHARES,
             values=[[_cells(head.numbers).get(name) for name in SHARES] for head in heads],
             y_label="layer.head",
+            value_label="share",
             span=(0.0, 1.0),
         )
 
-    def _measures(self) -> Figure:
-        columns = {name: [_cells(head.numbers)[name] for head in self.heads] for name in ("entropy", "distance")}
-        series = [
-            Series(name=name, x=list(range(len(self.heads))), y=values)
-            for name, values in columns.items()
-            if not all(map(math.isnan, values))  # cross-attention has no distance
-        ]
-        return Line(
-            title="Entropy (nats) and attention distance (tokens)", series=series, x_label="head, in the order above"
-        )
+    def _measures(self) -> Iterator[Figure]:
+        for name, title, unit in MEASURES:
+            values = [_cells(head.numbers)[name] for head in self.heads]
+            if not all(map(math.isnan, values)):  # cross-attention has no distance
+                labels = [head.name for head in self.heads][:MOST_BARS]
+                yield Bars(title=title, labels=labels, values=values[:MOST_BARS], x_label=unit)
 
 
 def _words(kind: str) -> str:

@@ -30,6 +30,7 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    NamedTuple,
     ParamSpec,
     TypeVar,
     Union,
@@ -152,6 +153,7 @@ WORDS: Mapping[Any, tuple[str, str]] = {
 
 
 ATTENTION, ATTRIBUTION = "attention", "attribution"  # kinds of explanations
+NOT_MEASURED = "Faithfulness not measured"
 
 PICTURES: Mapping[str, str] = {
     **dict.fromkeys(("attention", "heads", "head_view", "query_key", "alignment"), ATTENTION),
@@ -188,7 +190,7 @@ class FaithfulnessBadges:
         if state == model_state(self._model):
             return (text,)
         changed = "" if state is None else " for the current model, which was edited or trained since the report"
-        return (f"Faithfulness not measured{changed} ({ASK[about]}).",)
+        return (f"{NOT_MEASURED}{changed} ({ASK[about]}).",)
 
 
 P = ParamSpec("P")
@@ -196,11 +198,18 @@ V = TypeVar("V", bound=View)
 Given = TypeVar("Given", Reading, list[Reading])
 
 
+class InspectionNotes(NamedTuple):
+    """What an inspection adds to a view."""
+
+    notes: tuple[str, ...]
+    hints: tuple[str, ...]
+
+
 class ViewMethod(partial[Any]):
     """A view function bound to its inspection; errors name wrong and missing options."""
 
     __name__: str
-    noted: Callable[[View], tuple[str, ...]]  # notes of the inspection on a view
+    noted: Callable[[View], InspectionNotes]  # of the inspection on a view
 
     def __call__(self, /, *given: Any, **options: Any) -> Any:
         """The view; ConfigError for unknown options, or options of a wrong type."""
@@ -223,7 +232,8 @@ class ViewMethod(partial[Any]):
         with self.args[0].work("views", 1) as moved:
             view: View = super().__call__(**valid)
             moved(1)
-        return replace(view, notes=(*view.notes, *self.noted(view)))
+        noted = self.noted(view)
+        return replace(view, notes=(*view.notes, *noted.notes), hints=(*view.hints, *noted.hints))
 
 
 class ViewCall(Generic[Given, P, V]):
@@ -397,15 +407,16 @@ class Inspection(Shown):
         """A note on how many inputs were truncated; computed once, because it tokenizes all of them."""
         return truncation_notes(self.subject, [self.reading, *self.data])
 
-    def noted(self, name: str, view: View) -> tuple[str, ...]:
-        """Notes on a view: that its inputs were truncated, and how faithful an explanation is."""
+    def noted(self, name: str, view: View) -> InspectionNotes:
+        """Notes on a view: that its inputs were truncated, and how faithful an explanation is, or how to measure it."""
         self._beliefs.learn(view)
         missing = self._reason(VIEWS["faithfulness"])
         # The explanations that it shows: itself, or the views that an edit compares
         pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
-        badges = (badge for picture in pictures for badge in self._beliefs.badge(picture, missing))
+        found = dict.fromkeys(badge for picture in pictures for badge in self._beliefs.badge(picture, missing))
+        hints = tuple(badge for badge in found if badge.startswith(NOT_MEASURED))
         cut = self.all_cut if isinstance(VIEWS[name], DataView) else self.cut
-        return (*cut, *dict.fromkeys(badges))
+        return InspectionNotes((*cut, *(badge for badge in found if badge not in hints)), hints)
 
     def document(self) -> Document:
         """The available views as a table."""

@@ -3,6 +3,8 @@
 encoder.layers.0.mixer.back     layer_title: encoder layer 0 backward     short_name: layer 0 back
 """
 
+from collections.abc import Iterable
+
 LAYERS = ".layers."
 WORDS = {"ahead": "forward", "back": "backward", "mixer": ""}
 
@@ -20,6 +22,19 @@ def layer_title(path: str) -> str:
     return " ".join(
         filter(None, (stack.replace(".", " "), "layer", number, *(WORDS.get(part, part) for part in parts)))
     )
+
+
+def chosen_title(path: str, paths: Iterable[str]) -> str:
+    """A layer in words, with its number among these paths: the number that the option `layer` accepts.
+
+    >>> chosen_title("encoder.layers.1.mixer", ["encoder.layers.0.mixer", "encoder.layers.1.mixer"])
+    'encoder layer 1'
+    >>> chosen_title("decoder.layers.1.mixer", ["decoder.layers.1.mixer"])
+    'layer 0 (decoder layer 1)'
+    """
+    number = list(dict.fromkeys(paths)).index(path)
+    title = layer_title(path)
+    return title if title.endswith(f"layer {number}") else f"layer {number} ({title})"
 
 
 def short_name(path: str) -> str:

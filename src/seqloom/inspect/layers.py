@@ -24,7 +24,7 @@ from seqloom.nn.mixers.convolution import CausalConvolution, Convolution
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.taps import Tap, recording, taps
 from seqloom.nn.types import Padded
-from seqloom.text.special_tokens import BEGIN
+from seqloom.text.special_tokens import BEGIN, NAMES
 
 Found = TypeVar("Found")
 PICTURE_MAPS = ".input.maps."  # taps of 2-D filters: [B,filters,Y,X]
@@ -67,7 +67,7 @@ def call_of(reading: Reading, side: Side) -> int:
 def read_by(reading: Reading, side: Side) -> tuple[Token, ...]:
     """The tokens that a stack reads: at each target token, the decoder of a translation reads the one before."""
     if len(reading.sides) > 1 and side.stack == "decoder":
-        return (Token("BEGIN", id=BEGIN), *side.tokens[:-1])
+        return (Token(NAMES[BEGIN], id=BEGIN), *side.tokens[:-1])
     return side.tokens
 
 
@@ -107,7 +107,8 @@ def chosen(named: Mapping[str, Found], layer: int | str | None, what: str) -> Fo
         return named[fitting[0]]
     if not 0 <= layer < len(named):
         listed = ", ".join(f"{number} ({path})" for number, path in enumerate(named))
-        raise ConfigError(f"there is no layer {layer}: this model has {len(named)} {what}", fix=f"choose from {listed}")
+        count = f"{len(named)} {what}" if len(named) != 1 else f"1 {what.replace('layers', 'layer', 1)}"
+        raise ConfigError(f"there is no layer {layer}: this model has {count}", fix=f"choose from {listed}")
     return list(named.values())[layer]
 
 

@@ -35,7 +35,6 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number
-from seqloom.text.special_tokens import END
 
 SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
     "temperature": (0.05, 3.0, 0.05),
@@ -271,7 +270,7 @@ def _targets(subject: Subject, reading: Reading) -> tuple[str, ...]:
         return tuple(token.text for token in tokens)
     assert reading.targets is not None, "it was asked for"
     last = reading.targets[-1]
-    return (*(token.text for token in tokens[1:]), "END" if last == END else subject.name(last))
+    return (*(token.text for token in tokens[1:]), subject.name(last))
 
 
 @torch.no_grad()

@@ -5,7 +5,8 @@
     alibi                 -m_h |i - j|, a straight line for each head
     t5, shaw              a learned bias for each head, or a vector, by the signed distance j - i
 
-A sine with angular frequency r has wavelength 2 pi / r. Figures mark the longest training input. `extrapolation`
+A sine with angular frequency r has wavelength 2 pi / r. Figures of weights mark the longest training input.
+`extrapolation`
 measures the loss beyond it: the tokens of all texts are concatenated and split into windows of each length, so that all
 lengths see the same text. With positions that generalize the loss keeps falling with more context; with others it rises
 beyond the trained length (Press et al. 2022).
@@ -41,6 +42,7 @@ DEFAULT_LENGTH = 128  # positions, if neither training nor the caller sets a len
 MOST_ROWS, MOST_COLUMNS = 192, 256  # of a map
 MOST_HEADS = 12  # curves of heads
 POINTS = 400
+TRAINED = ("learned", "t5", "shaw")  # schemes with weights; the others are computed
 
 
 class PositionAnswer(NamedTuple):
@@ -73,8 +75,6 @@ class PositionsView(View):
             return self._map(), self._curves()
         pairs = range(len(self.details.wavelengths))
         series = [Series(name="wavelength", x=pairs, y=self.details.wavelengths)]
-        if self.trained_length:
-            series.append(Series(name="longest training input", x=pairs, y=[self.trained_length] * len(pairs)))
         title = "Wavelength of each pair of dimensions"
         waves = Line(title=title, series=series, x_label="pair", y_label="positions", y_axis="log")
         return self._map(), self._curves(), waves
@@ -86,27 +86,26 @@ class PositionsView(View):
             if self.max_positions is not None
             else " There is no maximum position."
         )
-        return (f"Position encoding: {self.scheme} ({layer_title(self.layer)}). Longest training input: {known}.{end}",)
+        trained = (
+            f"Longest training input: {known}.{end}"
+            if self.scheme in TRAINED
+            else "It is computed, not trained, for any number of positions."
+        )
+        return (f"Position encoding: {self.scheme} ({layer_title(self.layer)}). {trained}",)
 
     def _map(self) -> Figure:
         rows, columns, value = self.details.labels
         values, y = _thinned(self.details.values, self.details.y, MOST_ROWS)
         transposed, x = _thinned(np.array(values).T, self.details.x, MOST_COLUMNS)
-        cells: list[list[float | None]] = np.array(transposed).T.tolist()
-        numbers, caption = list(y), ""
-        if rows == "place" and self.trained_length and self.details.y[0] < self.trained_length <= self.details.y[-1]:
-            at = sum(number < self.trained_length for number in numbers)
-            cells.insert(at, [None] * len(cells[0]))
-            numbers.insert(at, self.trained_length)
-            caption = (
-                f"Positions below the hatched row were not trained (longest input: {self.trained_length:,} tokens)."
-            )
+        caption = ""
+        if self.scheme == "learned" and self.trained_length and self.trained_length <= self.details.y[-1]:
+            caption = f"Positions from {self.trained_length:,} on were not trained: no training input is so long."
         if len(y) < len(self.details.y):
             caption = f"Each row is the mean of up to {-(-len(self.details.y) // MOST_ROWS)}. {caption}".strip()
         return HeatMap(
             title=self.title,
-            values=cells,
-            y=numbers,
+            values=np.array(transposed).T.tolist(),
+            y=list(y),
             x=list(x),
             y_label=rows,
             x_label=columns,
@@ -120,9 +119,8 @@ class PositionsView(View):
         series = [Series(name=name, x=places, y=values[::step].tolist()) for name, values in self.details.curves]
         every = np.concatenate([values for _, values in self.details.curves])
         ends = [float(every.min()), float(every.max())]
-        for border in (
-            (-self.trained_length, self.trained_length) if self.trained_length else ()
-        ):  # a vertical line at the trained length
+        length = self.trained_length if self.scheme in TRAINED else None
+        for border in (-length, length) if length else ():  # a vertical line at the trained length
             if self.details.distances[0] < border < self.details.distances[-1]:
                 series.append(Series(name="longest training input", x=[border, border], y=ends))
         return Line(
@@ -204,7 +202,7 @@ def _of_table(module: Positions, length: int, _: int) -> PositionAnswer:
         values,
         tuple(map(float, range(places))),
         tuple(map(float, range(dimensions))),
-        ("place", "dimension", "value"),
+        ("position", "dimension", "value"),
         (("mean cosine of two positions", similarity_by_distance(values)),),
         np.arange(places),
         "cosine",
@@ -234,7 +232,7 @@ def _rotary(_: Relation, length: int, width: int) -> PositionAnswer:
         np.cos(turned),
         tuple(map(float, range(length))),
         tuple(map(float, range(turned.shape[1]))),
-        ("place", "pair of dimensions", "cosine of its angle"),
+        ("position", "pair of dimensions", "cosine of its angle"),
         (("q . k for equal q and k", np.cos(turned).mean(axis=1)),),
         np.arange(length),
         "q . k relative to distance 0",

@@ -34,7 +34,7 @@ from seqloom.inspect.attention_weights import (
     one_linear_head,
 )
 from seqloom.inspect.head_view import snippet
-from seqloom.inspect.layer_names import layer_title
+from seqloom.inspect.layer_names import chosen_title
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.nn.heads import Pooler
@@ -145,7 +145,9 @@ def query_key(
     layers = layers_of(subject, reading, side)
     # Numbers count only layers with keys, which attention pooling does not have
     keyed = [each for each in layers if not isinstance(subject.model.get_submodule(each.path), Pooler)]
-    picked = chosen_layer(layers if isinstance(layer, str) or not keyed else keyed, layer)
+    offered = layers if isinstance(layer, str) or not keyed else keyed
+    picked = chosen_layer(offered, layer)
+    named = chosen_title(picked.path, [each.path for each in offered])
     at = chosen_token(picked.queries, -1 if token is None else token)
     only = None if key is None else chosen_token(picked.keys, key)
     relation = getattr(subject.model.get_submodule(picked.path), "relation", None)
@@ -163,7 +165,7 @@ def query_key(
     best = [int(place) for place in order[:MOST_KEYS] if not np.isnan(weights[place])]
     keys = (best or [0]) if only is None else [only]
     return QueryKeyView(
-        title=f"Query {at} '{picked.rows[at]}' in {layer_title(picked.path)}, head {chosen}",
+        title=f"Query {at} '{picked.rows[at]}' in {named}, head {chosen}",
         layer=picked.path,
         head=chosen,
         row=at,

@@ -48,7 +48,7 @@ from seqloom.nn.types import Both, Padded, Pair, Spelled, Subwords
 from seqloom.tasks.encoders import sequences
 from seqloom.tasks.lm import begun
 from seqloom.tasks.translate import Translate
-from seqloom.text.special_tokens import BEGIN, END, SEPARATOR
+from seqloom.text.special_tokens import BEGIN, END, NAMES, SEPARATOR
 
 
 class Shape(NamedTuple):
@@ -115,7 +115,7 @@ def _read_elements(subject: Subject, given: Any, _target: str | None) -> Reading
 
 def _read_running(subject: Subject, given: Any, _target: str | None) -> Reading:
     encoded: Padded = subject.encode(given)
-    tokens = (Token("BEGIN", id=BEGIN), *_tokens(subject, given, encoded))
+    tokens = (Token(NAMES[BEGIN], id=BEGIN), *_tokens(subject, given, encoded))
     inputs = begun(encoded)
     after = cut_off(subject, given, tokens)  # a truncated text does not continue with END
     said = (*inputs.values[0, 1:].tolist(), after[0].id if after else END)
@@ -132,7 +132,7 @@ def _read_pair(subject: Subject, given: Any, target: str | None) -> Reading:
         known = written_tokens(task.tokenizer, targets)
     else:
         tokens = (token for token in text_tokens(task.tokenizer, target) if not token.is_special)
-        known = (*tokens, Token("END", len(target), len(target), NO_WORD, END))
+        known = (*tokens, Token(NAMES[END], len(target), len(target), NO_WORD, END))
     sides = Side("source", _tokens(subject, given, source), "encoder"), Side("target", known, "decoder")
     return Reading(given, inputs, sides, tuple(token.text for token in known), targets)
 

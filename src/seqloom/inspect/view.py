@@ -143,6 +143,7 @@ class View(Shown, ABC):
     kind: ClassVar[str]
     title: str
     notes: tuple[str, ...] = ()  # on the input and the faithfulness: that the input was truncated, ...
+    hints: tuple[str, ...] = ()  # what to try next; not part of a picture, which may be shown without the tool
 
     @abstractmethod
     def figures(self) -> tuple[Figure, ...]:
@@ -150,8 +151,8 @@ class View(Shown, ABC):
 
     @final
     def sentences(self) -> tuple[str, ...]:
-        """The findings in sentences, followed by the notes."""
-        return (*self._sentences(), *self.notes)
+        """The findings in sentences, followed by the notes and the hints."""
+        return (*self._sentences(), *self.notes, *self.hints)
 
     def _sentences(self) -> tuple[str, ...]:
         """The findings of this kind of view."""

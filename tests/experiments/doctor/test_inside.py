@@ -73,6 +73,7 @@ def test_without_the_look_at_learning_a_run_that_is_all_right_would_be_called_il
 def test_the_picture_says_where_a_window_ends_and_how_fast_the_rest_fades() -> None:
     drawn = flow_drawn([Flow("cnn", (5.0, 4.0, 2.0, 0.0, 0.0)), Flow("rnn", tuple(0.5**at for at in range(20)))])
     assert drawn.caption == (
+        "The norm of the Jacobian of the output at the last token by the input at each distance from it. "
         "cnn: it reads a window: nothing farther than 2 tokens away has an influence; "
-        "rnn: the gradient norm changes by a factor of 0.5 per token of distance"
+        "rnn: the gradient norm changes by a factor of 0.5 per token of distance."
     )

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 from seqloom.errors import DataError, did_you_mean
 from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
-from seqloom.inspect.view import View
-from seqloom.report.document import DocumentBlock, Heading, Paragraphs, TableBlock
+from seqloom.inspect.view import View, pictures
+from seqloom.report.document import Details, DocumentBlock, Heading, Paragraphs, TableBlock
 from seqloom.report.figures.figure import Figure
 from seqloom.report.numbers import number as brief
 
@@ -321,6 +321,7 @@ class ExpressionGraph(View):
     expression: str
     nodes: tuple[ScalarNode, ...]
     target: int
+    lr: float | None = None  # learning rate of a step that the view also shows
 
     @property
     def result(self) -> float:
@@ -411,14 +412,15 @@ class ExpressionGraph(View):
             Heading("Backward pass (chain rule): upstream gradient x local derivative, summed over all uses"),
             _numbered(self._backward()),
         ]
-        return [GraphWalk(still, [WalkPart("", (), [replace(drawn, title="")], steps)])]
+        walk = GraphWalk(still, [WalkPart("", (), [replace(drawn, title="")], steps)])
+        return [walk, Details("After one step", pictures(self.figures()[1:]))]
 
     def _sentences(self) -> tuple[str, ...]:
         """The result, the gradients, and warnings."""
         end = self.nodes[self.target]
         slopes = ", ".join(f"∂{end.name}/∂{name} = {brief(slope)}" for name, slope in self.gradients.items())
         found = [f"{end.name} = {brief(end.value)}." + (f" {slopes}." if slopes else "")]
-        return (*found, *self._strongest(), *self._without_slope(), *self._by_agreement())
+        return (*found, *self._strongest(), *self._without_slope(), *self._by_agreement(), *self.step_sentences())
 
     def _strongest(self) -> Iterator[str]:
         """The inputs with the largest gradient, all of them in case of a tie."""
@@ -455,8 +457,26 @@ class ExpressionGraph(View):
                 yield f"{node.name} has a tie: equal inputs of {node.operation} share the gradient, as in PyTorch."
 
     def figures(self) -> tuple[Figure, ...]:
-        """The diagram; for a very large expression, the part nearest to the result."""
-        return (self._diagram(),)
+        """The diagram; for a very large expression, the part nearest to the result. With `lr`, that after the step."""
+        if self.lr is None:
+            return (self._diagram(),)
+        after = self.stepped(self.lr)._diagram()
+        moved, _, results = self.step_sentences()
+        caption = " ".join(filter(None, [after.caption, moved, results]))
+        return self._diagram(), replace(after, title=f"After one step: {after.title}", caption=caption)
+
+    def step_sentences(self) -> tuple[str, ...]:
+        """What one step of gradient descent changes; empty without `lr`."""
+        if self.lr is None:
+            return ()
+        after, name = self.stepped(self.lr), self.nodes[self.target].name
+        moved = ", ".join(f"{one} = {brief(value)}" for one, value in after.inputs.items())
+        climbs = " (negative: gradient ascent)" if self.lr < 0 else ""
+        return (
+            f"One step of gradient descent with learning rate {brief(self.lr)}{climbs}: {moved}.",
+            "The step changes every variable; to keep one fixed, write its number into the expression.",
+            f"{name}: {brief(self.result)} before, {brief(after.result)} after.",
+        )
 
     def _diagram(self) -> Diagram:
         cards = self._drawn()

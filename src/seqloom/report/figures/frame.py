@@ -244,13 +244,15 @@ def drawn_legend(scale: ColorScale, name: str, x: float, *, room: float, gaps: b
     ends += [(BAR_WIDTH / 2, 0.0, "middle")] if scale.is_diverging else []
     marks = [label(typeset(number(value)), x + at, 25, size=11, anchor=side, theme="soft") for at, value, side in ends]
     right = x + BAR_WIDTH + 12
+    swatch_width = 18 + width_of("no value", 12) + 12 if gaps else 0.0
+    space = min(width_of(name, 12) + 1, x + room - right - swatch_width)
+    words = [label(name, right, 11, room=space, theme="soft")] if name else []
     swatch = []
     if gaps:
+        right += space + 12 if name else 0.0
         swatch = [tag("rect", x=right, y=2, width=12, height=BAR_HEIGHT, fill="none", **look("hatch"))]
         swatch += [hatched([(right, 2, 12, BAR_HEIGHT)]), label("no value", right + 18, 11, theme="soft")]
-        right += 18 + width_of("no value", 12) + 12
-    words = [label(name, right, 11, room=x + room - right, theme="soft")] if name else []
-    return together([tag("g", *bar, shape_rendering="crispEdges"), *marks, *swatch, *words])
+    return together([tag("g", *bar, shape_rendering="crispEdges"), *marks, *words, *swatch])
 
 
 def legend_width(name: str, *, gaps: bool) -> float:

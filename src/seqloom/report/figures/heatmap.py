@@ -35,19 +35,21 @@ from seqloom.report.figures.markup import (
     together,
     width_of,
 )
-from seqloom.report.labels import cell, edged, fit, isolated, shortened, typeset, visible
+from seqloom.report.labels import cell, columns, edged, fit, isolated, shortened, typeset, visible
 from seqloom.report.numbers import number
 
 MOST_CELLS = 2**22
 LARGEST_SIDE = 256  # of a picture: larger matrices are averaged in blocks
 HOVERED_CELLS = 48 * 48  # up to this size each cell is an element with a tooltip, fewer than 5,000 in total
 TALLEST_TEXT = 40
+MOST_ROW_NAMES, NAMED_CELL, LONGEST_AXIS_NAME, MOST_COLUMNS = 64, 11.0, 110.0, 14
 PLOT_WIDTH, PLOT_HEIGHT, LARGEST_CELL, THINNEST_STRIP = 620.0, 500.0, 32.0, 14.0
 STRIP = 120.0  # width of a long and thin matrix, if its cells need not be larger than others for it
 MOST_TILES, MOST_TILE_CELLS = 1_024, 2**16
 SMALLEST, LARGEST = 56.0, 150.0  # side of a tile
 TILES_WIDTH = 960.0
 GAP, NAME_HEIGHT = 12.0, 16.0
+RIGHTWARD, DOWNWARD = "→", "↓"
 MOST_NAMED, NAMES_SIZE, LONGEST_NAME = 14, 9.0, 64.0  # rows or columns of a tile, and their names
 
 
@@ -73,10 +75,16 @@ class HeatMap(Figure, kind="heat_map"):
     y_label: str = ""
     value_label: str = ""
     span: tuple[float, float] | None = None
+    rows: Sequence[str] = ()  # names instead of numbers, of at most 64 rows and columns
+    columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         rows = checked_grid(self.values, largest=MOST_CELLS, fix="pool it first, or draw a part")
+        if self.rows or self.columns:
+            self._check_labels("rows", "columns", largest=MOST_ROW_NAMES)
+            require_same_count(self.rows, "rows", rows, "values")
+            require_same_count(self.columns, "columns", rows[0], "each row of values")
         object.__setattr__(self, "values", rows)
         object.__setattr__(self, "span", checked_span(self.span, rows))
         for name, count in (("x", len(rows[0])), ("y", len(rows))):
@@ -88,21 +96,39 @@ class HeatMap(Figure, kind="heat_map"):
     def _plot(self) -> Plot:
         pooled = self._pooled(LARGEST_SIDE, LARGEST_SIDE)
         scale = pooled.scale(self.span)
-        left = MARGIN + max(width_of(typeset(number(value)), 11) for value in pooled.y) + 8
-        area = _Area(left, *_tile(len(pooled.x), len(pooled.rows)), pooled)
+        left = MARGIN + max(width_of(text, 11) for text in self._y_texts(pooled)) + 8
+        wide, high = _tile(len(pooled.x), len(pooled.rows))
+        if self.rows:
+            wide, high = max(wide, NAMED_CELL), max(high, NAMED_CELL)
+        area = _Area(left, wide, high, pooled)
         legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=pooled.has_gaps))
         width = max(NARROWEST, legend_room, area.right + MARGIN)
         top = LEGEND_HEIGHT + (22 if self.y_label else 0)
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=pooled.has_gaps)
         names = [label(self.y_label, MARGIN, LEGEND_HEIGHT + 12, theme="soft", room=width - 2 * MARGIN)]
-        names += [label(self.x_label, left, top + area.bottom + 38, theme="soft", room=width - left - MARGIN)]
+        widest = max((width_of(edged(text), 11) for text in self.columns), default=0.0)
+        upright = widest > area.tile_width  # otherwise each name fits below its column
+        under = top + area.bottom + 25 + (min(LONGEST_AXIS_NAME, widest) if upright else 13.0)
+        names += [label(self.x_label, left, under, theme="soft", room=width - left - MARGIN)]
         cells = area.cells(scale, self._hover) if area.tiles <= HOVERED_CELLS else area.levels(scale)
-        drawn = tag("g", cells, area.gaps(), area.axes(), transform=f"translate(0 {top:g})")
-        height = top + area.bottom + (50 if self.x_label else 30)
+        axes = area.named_axes(self.rows, self.columns, upright=upright) if self.rows else area.axes()
+        drawn = tag("g", cells, area.gaps(), axes, transform=f"translate(0 {top:g})")
+        height = under + (12 if self.x_label else -8)
         return Plot(together([legend, *names, drawn]), width, height, self._notes(pooled))
 
+    def _y_texts(self, pooled: "_Pooled") -> list[str]:
+        """Return the names or numbers beside the rows, as a picture shows them."""
+        if self.rows:
+            return [fit(edged(name), LONGEST_AXIS_NAME, lambda text: width_of(text, 11)) for name in self.rows]
+        return [typeset(number(value)) for value in pooled.y]
+
     def _hover(self, y: float, x: float, value: float) -> str:
-        return f"{self.y_label or 'row'} {number(y)}, {self.x_label or 'column'} {number(x)}: {number(value)}"
+        row, column = number(y), number(x)
+        if self.rows:
+            assert self.x is not None and self.y is not None
+            row += f" '{shortened(self.rows[self.y.index(y)])}'"
+            column += f" '{shortened(self.columns[self.x.index(x)])}'"
+        return f"{self.y_label or 'row'} {row}, {self.x_label or 'column'} {column}: {number(value)}"
 
     def _pooled(self, most_rows: int, most_columns: int) -> "_Pooled":
         assert self.x is not None and self.y is not None
@@ -130,17 +156,19 @@ class HeatMap(Figure, kind="heat_map"):
 
     def _block(self, width: int, color: bool) -> FigureBlock:
         assert self.y is not None
-        gutter = max(len(number(value)) for value in self.y)
-        pooled = self._pooled(TALLEST_TEXT, width - gutter - 1)
+        names = [fit(edged(name), MOST_COLUMNS) for name in self.rows] or [number(value) for value in self.y]
+        gutter = max(map(columns, names))
+        pooled = self._pooled(max(TALLEST_TEXT, len(self.rows)), width - gutter - 1)
+        beside = names if pooled.down == 1 else [number(value) for value in pooled.y]
         scale = pooled.scale(self.span)
         each = 2 if 2 * len(pooled.x) <= width - gutter - 1 else 1
         lines = [cell(visible(self.y_label), width)] if self.y_label else []
-        for position, row in zip(pooled.y, pooled.rows, strict=True):
+        for name, row in zip(beside, pooled.rows, strict=True):
             glyphs = [scale.glyph(value) * each for value in row]
             if color:
                 pairs = zip(row, glyphs, strict=True)
                 glyphs = [scale.shade_of(v).behind(" " * each) if v is not None else glyph for v, glyph in pairs]
-            lines.append(f"{number(position):>{gutter}} {''.join(glyphs)}")
+            lines.append(f"{cell(name, gutter, right=True)} {''.join(glyphs)}")
         stride = _stride(each, max(len(number(value)) for value in pooled.x) + 1)
         marks = {index * each: number(pooled.x[index]) for index in range(0, len(pooled.x), stride)}
         lines.append(" " * (gutter + 1) + ruler(marks, max(len(pooled.x) * each, 12)))
@@ -232,6 +260,21 @@ class _Area(NamedTuple):
         placed = f"translate({self.left:g} 0) scale({self.tile_width:.6g} {self.tile_height:.6g})"
         return tag("g", *drawn, shape_rendering="crispEdges", transform=placed)
 
+    def named_axes(self, rows: Sequence[str], columns: Sequence[str], *, upright: bool) -> Markup:
+        """Return a frame with the name of each row beside it and of each column below it."""
+        box = {"x": self.left, "y": 0, "width": self.right - self.left, "height": self.bottom}
+        marks = [tag("rect", **box, fill="none", **look("axis"))]
+        looks: dict[str, Any] = {"size": min(11.0, self.tile_height - 1), "room": LONGEST_AXIS_NAME}
+        for at, name in enumerate(rows):
+            marks.append(label(edged(name), self.left - 6, (at + 0.5) * self.tile_height + 3.5, anchor="end", **looks))
+        for at, name in enumerate(columns):
+            x = self.left + (at + 0.5) * self.tile_width
+            if upright:
+                marks.append(label(edged(name), x + 3.5, self.bottom + 6, anchor="end", turn=-90, **looks))
+            else:
+                marks.append(label(edged(name), x, self.bottom + 15, anchor="middle", **looks))
+        return together(marks)
+
     def gaps(self) -> Markup:
         return hatched(self.box(row, column) for row, column, value in self.places() if value is None)
 
@@ -301,6 +344,8 @@ class Tiles(Figure, kind="tiles"):
     tiles: Sequence[Tile]
     across: int
     value_label: str = ""
+    x_label: str = ""
+    y_label: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -328,6 +373,8 @@ class Tiles(Figure, kind="tiles"):
         gaps = None in self._values()
         legend_room = min(WIDTH, 2 * MARGIN + legend_width(self.value_label, gaps=gaps))
         gutter = max(tile.gutter for tile in self.tiles)
+        if gutter:  # room for the names of the axes in the corner
+            gutter = max(gutter, width_of(f"{self.x_label} {RIGHTWARD}", NAMES_SIZE) + 6 if self.x_label else 0.0)
         gutter = gutter if self.across * (side + GAP + gutter) <= TILES_WIDTH + GAP and side >= LARGEST else 0.0
         width = max(NARROWEST, legend_room, 2 * MARGIN + self.across * (side + GAP + gutter) - GAP)
         legend = drawn_legend(scale, self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
@@ -337,9 +384,17 @@ class Tiles(Figure, kind="tiles"):
             y = LEGEND_HEIGHT + (at // self.across) * (side + NAME_HEIGHT + GAP + gutter)
             marks.append(label(tile.name, x, y + 11, size=11, room=side + gutter))
             marks.append(_drawn(tile, x + gutter, y + NAME_HEIGHT + gutter, side, scale))
-            marks += _names(tile, x + gutter, y + NAME_HEIGHT + gutter, side, gutter) if gutter else []
+            if gutter:
+                marks += _names(tile, x + gutter, y + NAME_HEIGHT + gutter, side, gutter)
+                marks += self._corner(x + gutter - 4, y + NAME_HEIGHT + gutter - 4)
         down = -(-len(self.tiles) // self.across)
         return Plot(together([legend, *marks]), width, LEGEND_HEIGHT + down * (side + NAME_HEIGHT + GAP + gutter) + 4)
+
+    def _corner(self, x: float, y: float) -> list[Markup]:
+        """Return the names of the axes of a tile, left of the names of its columns and above those of its rows."""
+        looks: dict[str, Any] = {"size": NAMES_SIZE, "anchor": "end"}
+        across = [label(f"{self.x_label} {RIGHTWARD}", x, y - NAMES_SIZE - 2, **looks)] if self.x_label else []
+        return across + ([label(f"{self.y_label} {DOWNWARD}", x, y, **looks)] if self.y_label else [])
 
     def _summary(self) -> str:
         said = "; ".join(f"{shortened(tile.name)}: {_range(tile)}" for tile in self.tiles)

@@ -18,7 +18,7 @@ from seqloom.report.figures.figure import (
     checked_span,
     require_same_count,
 )
-from seqloom.report.figures.frame import alike
+from seqloom.report.figures.frame import LEGEND_HEIGHT, alike, drawn_legend, legend_width
 from seqloom.report.figures.markup import (
     NO_VALUE,
     ColorScale,
@@ -68,6 +68,7 @@ class Matrix(Figure, kind="matrix"):
     columns: Sequence[str]
     x_label: str = ""
     y_label: str = ""
+    value_label: str = ""  # with a name, the picture has a bar with the ends of its color scale
     span: tuple[float, float] | None = None
     words: Sequence[Sequence[str]] = ()
     framed: Sequence[Place] = ()
@@ -118,7 +119,9 @@ class Matrix(Figure, kind="matrix"):
         tile = _Tile(max(size * 3.2, widest + 10, filling), size * 2.6, size)
         heads, top, spill = self._heads(left, tile)
         right = left + tile.width * len(self.columns)
-        width = max(NARROWEST, right + max(MARGIN, spill))
+        gaps = any(value is None for row in self.values for value in row)
+        key_width = 2 * MARGIN + legend_width(self.value_label, gaps=gaps) if self.value_label else 0.0
+        width = max(NARROWEST, right + max(MARGIN, spill), key_width)
         corner = label(self.y_label, left - 8, top - 8, anchor="end", theme="soft", room=left - MARGIN)
         name = label(self.x_label, left, 12, theme="soft", room=width - left - MARGIN)
         names = [
@@ -126,7 +129,12 @@ class Matrix(Figure, kind="matrix"):
             for index, text in enumerate(self.rows)
         ]
         body = tag("g", *names, self._cells(left, tile), transform=f"translate(0 {top:g})")
-        return Plot(together([name, corner, heads, body]), width, top + tile.height * len(self.rows) + 14)
+        matrix, height = together([name, corner, heads, body]), top + tile.height * len(self.rows) + 14
+        if not self.value_label:
+            return Plot(matrix, width, height)
+        key = drawn_legend(self._scale(), self.value_label, MARGIN, room=width - 2 * MARGIN, gaps=gaps)
+        below = tag("g", matrix, transform=f"translate(0 {LEGEND_HEIGHT:g})")
+        return Plot(together([key, below]), width, LEGEND_HEIGHT + height)
 
     def _heads(self, left: float, tile: "_Tile") -> tuple[Markup, float, float]:
         """Return the column names, their height, and how far the last extends beyond the matrix."""
