@@ -187,7 +187,7 @@ def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nété,a\nnaïf,b\n".encode() + "caf\xe9 “noir”,a\n".encode("cp1252") + b"plain,b\n")
     with pytest.raises(RejectedError, match=r"`seqloom data clean .*a\.csv -o .*a-clean\.csv`"):
-        seqloom.check_data(path)
+        seqloom.load_data(path)
     report = clean_data(path, out=tmp_path / "b.csv")
     assert lines(tmp_path / "b.csv") == ["été,a", "naïf,b", "café “noir”,a", "plain,b"]
     assert counts(report) == {"encoding": 1} and report.changes[0].samples[0].line == 4 and report.changed == 1

@@ -35,6 +35,7 @@ from seqloom.data.dataset import SAMPLE
 from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
 from seqloom.data.mojibake import repaired
 from seqloom.data.problems import Ledger
+from seqloom.data.proposal import refuse_completely
 from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
 from seqloom.data.readers.jsonl import careful
@@ -42,7 +43,7 @@ from seqloom.data.readers.passages import MIXED, lines_in_windows
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import Roles, find_roles
 from seqloom.data.values import BadValue, Record, Table, label_of
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, RejectedError
 from seqloom.events import Progress, Work, finished
 from seqloom.files.disk import write_file
 from seqloom.report.document import (
@@ -498,7 +499,7 @@ def cleaning_steps(
         raise ConfigError(
             f"{cleaning.labels} renames the label '{cleaning.rare_label}'", fix="choose another --rare-label"
         )
-    file = CleanTable(config, cleaning, ledger)
+    file = opened_for_cleaning(config, cleaning, ledger)
     if out is not None:
         require_copy_name(out, path, FORMATS[file.reading.format or "csv"])
     file.require_writable([*table.names, cleaning.rare_label or ""])
@@ -529,6 +530,19 @@ def cleaning_steps(
     else:
         write_file(out, pieces())
     return _report(file, decisions, log, ledger, None if out is None else str(out), changed)
+
+
+def opened_for_cleaning(config: DataConfig, cleaning: CleaningConfig, ledger: Ledger) -> CleanTable:
+    """The file of these settings; if some options are missing, the error names all of them."""
+
+    def reopened(other: DataConfig) -> DataConfig:
+        found = CleanTable(other, cleaning, Ledger(ANY_ROWS))
+        return msgspec.structs.replace(found.config, task=found.roles.schema.task)
+
+    try:
+        return CleanTable(config, cleaning, ledger)
+    except RejectedError as error:
+        refuse_completely(config, error, ledger, reopened)
 
 
 def _change(
