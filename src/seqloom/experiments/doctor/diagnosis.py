@@ -9,6 +9,7 @@ The test set is never read.
 """
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,15 @@ from seqloom.experiments.doctor.curves import ENOUGH, STEPS, Story, curve_findin
 from seqloom.experiments.doctor.data import BALANCED, Confusion, cost_findings, label_findings, split_messages
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
-from seqloom.experiments.doctor.scores import ScoreBatches, Scores, measure_scores, score_findings, scores_table
+from seqloom.experiments.doctor.scores import (
+    ROWS,
+    AnyBatch,
+    ScoreBatches,
+    Scores,
+    measure_scores,
+    score_findings,
+    scores_table,
+)
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.report.figures.figure import Figure
@@ -39,12 +48,14 @@ from seqloom.report.numbers import share
 from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.task import LOSS, Metric, ModelSpec, task_of
 from seqloom.training.run_folder import RunFolder
+from seqloom.training.step import elements_of
 
 OF_STEPS = (
     *("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay"),
     *("--epochs", "--steps", "--patience", "--size", "--dropout"),
 )
 BATCHES = 8  # of the dev set: enough to see whether units are dead, and quick
+SCORED_TOKENS = 8_192  # of the dev set on which scores are compared, and at least ROWS rows: small sets are complete
 
 
 class ModelMeasurements(NamedTuple):
@@ -60,6 +71,7 @@ class ModelMeasurements(NamedTuple):
     scored_on: str = "the dev set"
     messages: tuple[str, ...] = ()
     checked: bool = True  # False: the model or the dev set is missing
+    compared: bool = True  # False: the dev set is too small, or the training set is missing
 
 
 def diagnose(run: str | Path) -> Diagnosis:
@@ -144,6 +156,7 @@ def diagnosis(
         messages=messages,
         long_enough=solved or story.is_long_enough,
         model_checked=measured.checked,
+        scores_compared=measured.compared,
     )
 
 
@@ -175,17 +188,18 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         messages = (f"the scores were not compared with baselines: {error.in_brief}",)
     prepared = both or origin_for(own_data(run, "dev"), "dev", bundle.spec, config.encoding).prepared
     every = batches_of(task, prepared, "dev", config.training.batching)
-    batches = list(islice(every, BATCHES))
+    batches = scored_batches(every)
     if not batches:
         raise ConfigError("the run has no dev set", fix="train with --dev FILE, or --dev-size 10% --test-size 10%")
     lengths = prepared.columns["input"].select(prepared.splits["dev"]).lengths
     # A model of --init keeps its own head.
     weighed = "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
-    inside, own = measure_inside(task, model, batches), evaluate(task, model, batches)
+    inside, own = measure_inside(task, model, batches[:BATCHES]), evaluate(task, model, batches)
     scores = Scores()
     if both is not None:
         train = training_batches(task, both, config.training.batching)
         scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
+        messages = (f"the scores were not compared with baselines: {scores.problem}",) if scores.problem else ()
     running, scored_on = prepared.schema.target.is_running, "the dev set"
     if next(every, None) is not None:
         scored_on = "a part of the dev set" if running else f"{own.rows:,} of {len(lengths):,} dev rows"
@@ -201,7 +215,19 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         scores=scores,
         scored_on=scored_on,
         messages=messages,
+        compared=not messages,
     )
+
+
+def scored_batches(every: Iterator[AnyBatch]) -> list[AnyBatch]:
+    """The first batches of the dev set, enough to look inside the model and to compare its scores."""
+    found, rows, tokens = list(islice(every, BATCHES)), 0, 0
+    for batch in found:
+        rows, tokens = rows + len(batch.ids), tokens + elements_of(batch)[1]
+    while (rows < ROWS or tokens < SCORED_TOKENS) and (batch := next(every, None)) is not None:
+        found.append(batch)
+        rows, tokens = rows + len(batch.ids), tokens + elements_of(batch)[1]
+    return found
 
 
 def both_sets(run: RunData, spec: ModelSpec) -> Prepared:
