@@ -5,6 +5,8 @@ the models: `linear` if the task has it, else `bag`, `mlp`, or the recipe with t
 """
 
 import math
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -38,6 +40,7 @@ from seqloom.experiments.compare.plan import (
     Measuring,
     PlannedModel,
     RunEnded,
+    RunStarted,
 )
 from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost
@@ -58,6 +61,7 @@ from seqloom.training.estimate import Pace, Processor
 from seqloom.training.learning_rate import STEPS, default_epochs, training_tokens
 from seqloom.training.request import RunRequest, is_solved, requested
 from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.run import trial_line
 
 ASKED, LINES = "comparison.json", "results.jsonl"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
@@ -178,14 +182,15 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        said = (*opening.said, *estimated_time(plan, waiting, max(1, abreast)))
+        times = RunTimes(plan, waiting, max(1, abreast))
+        said = (*opening.said, *times.estimate())
         yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), said, abreast)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
             for report in together(plan, waiting, jobs) if abreast > 1 else alone:
                 _write_lines(plan)
-                yield report
+                yield times.follow(report)
                 # a comparison needs all of its runs
                 if isinstance(report, RunEnded) and report.problem:
                     raise ConfigError(f"{report.entry.name}: {report.problem}", fix="fix that, or leave the model out")
@@ -196,19 +201,70 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
         yield ComparisonEnded("done", _weigh(opening), 0)
 
 
-def estimated_time(plan: ComparisonPlan, waiting: Sequence[PlannedModel], jobs: int) -> tuple[str, ...]:
-    """A line with the estimated time of runs on a CPU; models that newton solves take seconds and do not count."""
-    machine = machine_of(plan.chosen_device())
-    if machine is None:
-        return ()
-    share, seconds = Processor(max(1, machine.cores // jobs)), 0.0
-    for name, runs in Counter(entry.model for entry in waiting).items():
-        resolved, _ = resolved_run(plan, PlannedModel(name, 0))
-        model, training = resolved.config.model, resolved.config.training
-        if not training.strengths:
-            seconds += runs * Pace.of(model, training, resolved.prepared, share).seconds(training.duration)
-    total = f"estimated time of all runs: about {rounded_duration(seconds / jobs)} on {machine}"
-    return (total,) if seconds else ()
+class RunTimes:
+    """The time that runs take: estimated before the first one, then by those that have ended.
+
+    Args:
+        plan: the comparison.
+        waiting: the runs that are left.
+        jobs: how many are trained at the same time.
+        clock: the time in seconds.
+    """
+
+    def __init__(
+        self,
+        plan: ComparisonPlan,
+        waiting: Sequence[PlannedModel],
+        jobs: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.plan, self.left, self.jobs, self.clock = plan, list(waiting), jobs, clock
+        self.device = plan.chosen_device()
+        self.machine = machine_of(self.device)
+        cores = os.cpu_count() or 1
+        self.abreast = min(jobs, cores)  # more share the same cores
+        # as many as a worker uses
+        self.share = Processor(max(1, cores // jobs)) if jobs > 1 or self.machine is None else self.machine
+        self.begun: dict[PlannedModel, float] = {}
+        self.spent = self.expected = 0.0  # seconds of ended runs, and what was expected for them
+        self.first = {name: resolved_run(plan, PlannedModel(name, 0))[0] for name in {one.model for one in waiting}}
+        self.seconds = {name: self._seconds(resolved) for name, resolved in self.first.items()}  # of a run
+
+    def _seconds(self, resolved: Resolved) -> float:
+        """The seconds of a run; those of newton do not count, and on a GPU all runs count the same."""
+        training = resolved.config.training
+        if training.strengths or self.machine is None:
+            return 0.0 if training.strengths else 1.0
+        return Pace.of(resolved.config.model, training, resolved.prepared, self.share).seconds(training.duration)
+
+    def estimate(self) -> tuple[str, ...]:
+        """The estimated time of all runs on a CPU, and what a few trial steps say if that is far from it."""
+        seconds = sum(self.seconds[entry.model] for entry in self.left) / self.abreast
+        if self.machine is None or not seconds:
+            return ()
+        counted_runs = Counter(entry.model for entry in self.left)
+        longest = max(counted_runs, key=lambda name: counted_runs[name] * self.seconds[name])
+        trial = trial_line(self.first[longest], self.device, self.machine, seconds)
+        number, cores = self.jobs if self.jobs > 1 else "one", Processor(self.abreast * self.share.cores)
+        told = f"estimated time of all runs: about {rounded_duration(seconds)}, {number} at a time on {cores}"
+        return (told, *([trial] if trial else []))
+
+    def follow(self, report: RunStarted | RunEnded) -> RunStarted | RunEnded:
+        """The event of a run; at its end with the time that the others still need."""
+        if isinstance(report, RunStarted):
+            self.begun[report.entry] = self.clock()
+            return report
+        now, expected = self.clock(), self.seconds[report.entry.model]
+        self.left.remove(report.entry)
+        began = self.begun.pop(report.entry, None)
+        if expected and began is not None:
+            self.spent, self.expected = self.spent + now - began, self.expected + expected
+        seconds = None
+        if self.expected:
+            whole = self.spent / self.expected * sum(self.seconds[entry.model] for entry in self.left)
+            done = sum(now - began for entry, began in self.begun.items() if self.seconds[entry.model])
+            seconds = max(0.0, whole - done) / self.jobs  # a run that shares its core took longer already
+        return report._replace(runs_left=len(self.left), seconds_left=seconds)
 
 
 def _write_lines(plan: ComparisonPlan) -> None:

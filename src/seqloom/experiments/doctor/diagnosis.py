@@ -11,7 +11,6 @@ The test set is never read.
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -221,12 +220,12 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
 
 def scored_batches(every: Iterator[AnyBatch]) -> list[AnyBatch]:
     """The first batches of the dev set, enough to look inside the model and to compare its scores."""
-    found, rows, tokens = list(islice(every, BATCHES)), 0, 0
-    for batch in found:
-        rows, tokens = rows + len(batch.ids), tokens + elements_of(batch)[1]
-    while (rows < ROWS or tokens < SCORED_TOKENS) and (batch := next(every, None)) is not None:
+    found, rows, tokens = list[AnyBatch](), 0, 0
+    for batch in every:
         found.append(batch)
         rows, tokens = rows + len(batch.ids), tokens + elements_of(batch)[1]
+        if len(found) >= BATCHES and rows >= ROWS and tokens >= SCORED_TOKENS:
+            break
     return found
 
 

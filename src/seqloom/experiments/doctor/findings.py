@@ -125,9 +125,7 @@ class Diagnosis(Shown):
 
     def document(self) -> Document:
         """The verdict, each finding with its numbers, advice and figure, and the figures of every run."""
-        checked: Kind = (
-            "fine" if self.long_enough and self.model_checked and self.scores_compared else "open"
-        )
+        checked: Kind = "fine" if self.long_enough and self.model_checked and self.scores_compared else "open"
         return Document(
             f"Doctor: {self.name}",
             [
