@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -50,6 +51,23 @@ def test_spellings_of_a_label_become_the_most_frequent_one(tmp_path: Path) -> No
     assert counts(report) == {"spelling": 5}
     assert {one.label: (one.becomes, one.rows) for one in report.labels}["SPAM"] == ("spam", 1)
     assert [(one.row, one.line) for one in report.changes[0].samples[:2]] == [(2, 3), (3, 4)]
+
+
+def test_short_labels_with_a_typing_error_are_listed_with_commands_that_rename_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [*(f"a{n},ham" for n in range(300)), "b,hamm", "c,hamm", *(f"d{n},spam" for n in range(20)), "e,cat"]
+    write(tmp_path, [*rows, *(f"f{n},car" for n in range(20)), "g,spamm"])
+    report = clean_data("data.csv", typo_distance=1)
+    assert [(one.label, one.like) for one in report.kept if one.like] == [("hamm", "ham")]
+    table, command = report.renaming
+    assert "--typo-distance 1 --labels data-labels.csv" in command and command in report.text(200)
+    subprocess.run(["/bin/sh", "-c", table], check=True)
+    assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
+    assert Counter(row.partition(",")[2] for row in lines(tmp_path / "data-clean.csv"))["ham"] == 302
+    again = clean_data("data.csv").renaming
+    assert "data-labels-2.csv" in again[0] and "data-clean-2.csv" in again[1], "nothing is overwritten"
 
 
 def test_typing_errors_are_corrected_only_if_asked(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,10 +31,11 @@ from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Tas
 from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
 from seqloom.data.checks.duplicates import folded
+from seqloom.data.checks.labels import SHORT_TIMES, SHORT_TYPO, SHORTEST_TYPO
 from seqloom.data.dataset import SAMPLE
 from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
 from seqloom.data.mojibake import repaired
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, cleaned_name
 from seqloom.data.proposal import refuse_completely
 from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
@@ -81,8 +82,8 @@ CHANGES = {  # what is counted, in the order of the report
 GONE = "(dropped)"
 LABEL_CHANGES = ("spelling", "table", "typo", "rare")
 KEPT_TYPOS = (
-    "To merge such labels, clean the file again with --typo-distance 1 and another name for the copy; to rename only "
-    "some of them, use --labels TABLE."
+    "To rename such labels, use a table. Without one, --typo-distance 1 merges those of at least "
+    f"{SHORTEST_TYPO} characters."
 )
 TIMES_RARER, MOST_TYPOS = 10, 20  # a label that may be a typing error; how many of them are shown
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
@@ -142,6 +143,7 @@ class CleanReport(Shown):
     skipped: tuple[str, ...] = ()  # the first bad rows that were left out
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
+    renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
 
     @property
     def is_clean(self) -> bool:
@@ -197,6 +199,7 @@ class CleanReport(Shown):
                 Heading("Left as they are"),
                 Bullets(typos[:MOST_TYPOS]),
                 Aside(KEPT_TYPOS if typos else ""),
+                CodeBlock("\n".join(self.renaming), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
                 Heading("Bad rows, left out"),
                 Bullets(self.skipped),
@@ -586,8 +589,8 @@ def _report(
     remaining = decisions.counts()
     typos = {
         label: meant
-        for label, meant in merged_typos(remaining, (), 1).items()
-        if TIMES_RARER * remaining[label] <= remaining[meant]
+        for label, meant in merged_typos(remaining, (), 1, SHORT_TYPO).items()
+        if remaining[label] * (TIMES_RARER if _is_long(label, meant) else SHORT_TIMES) <= remaining[meant]
     }
     return CleanReport(
         str(file.path),
@@ -602,7 +605,34 @@ def _report(
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
         next=_next(file, out),
+        renaming=_renaming(file, dict(islice(typos.items(), MOST_TYPOS)), out),
     )
+
+
+def _is_long(*labels: str) -> bool:
+    return min(map(len, labels)) >= SHORTEST_TYPO
+
+
+def _renaming(file: CleanTable, typos: Mapping[str, str], out: str | None) -> tuple[str, ...]:
+    """The commands that write a table of these labels and clean the file with it; none if a table is in use."""
+    if not typos or file.cleaning.labels is not None:
+        return ()
+    place = _unused(Path(out or cleaned_name(str(file.path)) or file.path))
+    table = _unused(file.path.with_name(f"{file.path.stem}-labels.csv"))
+    rows = [",".join(_quoted(one) if set(one) & set(',"\n\r') else one for one in pair) for pair in typos.items()]
+    asked = " ".join([*typed_changes(file.cleaning), f"--labels {shlex.quote(str(table))}"])
+    flags = " ".join(typed_settings(file.config, READ_BY))
+    named = f"seqloom data clean {shlex.quote(str(file.path))} -o {shlex.quote(str(place))}"
+    return (
+        f"printf '%s\\n' {shlex.join(['from,to', *rows])} > {shlex.quote(str(table))}",
+        " ".join(filter(None, (named, flags, asked))),
+    )
+
+
+def _unused(path: Path) -> Path:
+    """The path, or with a number where it exists."""
+    names = chain([path], (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2)))
+    return next(name for name in names if not name.exists())
 
 
 def _next(file: CleanTable, out: str | None) -> tuple[str, ...]:
