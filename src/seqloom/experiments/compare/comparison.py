@@ -160,17 +160,20 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     return float(tokens * default_epochs(tokens, STEPS))
 
 
-def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
-    """Start or resume a comparison; yields its events. At the last one, `ComparisonEnded`, the results are written."""
+def run_comparison(plan: ComparisonPlan, jobs: int = 1, *, ship: Path | None = None) -> Iterator[ComparisonReport]:
+    """Start or resume a comparison; yields its events. At the last one, `ComparisonEnded`, the results are written.
+
+    `ship` is where the caller then leaves the model of the winner, for the commands of the next steps.
+    """
     require_jobs(jobs)
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
     try:
-        yield from _held_comparison(plan, jobs, unused=is_unused(plan.folder))
+        yield from _held_comparison(plan, jobs, ship, unused=is_unused(plan.folder))
     finally:
         remove_empty(new)  # those that remain after an error in the data or the options
 
 
-def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterator[ComparisonReport]:
+def _held_comparison(plan: ComparisonPlan, jobs: int, ship: Path | None, *, unused: bool) -> Iterator[ComparisonReport]:
     with hold(plan.folder):
         try:
             opening = OpenedComparison(plan)
@@ -198,7 +201,7 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))
-        yield ComparisonEnded("done", _weigh(opening), 0)
+        yield ComparisonEnded("done", _weigh(opening, ship), 0)
 
 
 class RunTimes:
@@ -276,7 +279,7 @@ def _write_lines(plan: ComparisonPlan) -> None:
     append_lines(path, [{"kind": "run", **msgspec.to_builtins(facts)} for facts in found])
 
 
-def _weigh(opening: OpenedComparison) -> Comparison:
+def _weigh(opening: OpenedComparison, ship: Path | None) -> Comparison:
     """The results, which are also written to the folder."""
     plan = opening.plan
     runs: dict[str, list[RunEvaluation]] = {name: [] for name in plan.models}
@@ -306,7 +309,7 @@ def _weigh(opening: OpenedComparison) -> Comparison:
     # The tokenizer of the training data, which the baseline is learned from, is that of the first model.
     rows = opening.first.prepared if plan.split == "dev" else models[opening.first_model].own_rows(plan.split)
     comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, rows))
-    commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test)
+    commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test, shipped=ship)
     comparison = msgspec.structs.replace(comparison, commands=commands)
     plan.write(comparison)
     return comparison
@@ -493,7 +496,7 @@ def compare(
         device=device,
     )
     watch = watcher(show, told)
-    for report in run_comparison(plan, jobs):
+    for report in run_comparison(plan, jobs, ship=None if ship is None else Path(ship)):
         if watch is not None:
             watch(report)
     assert isinstance(report, ComparisonEnded), "the last report"
