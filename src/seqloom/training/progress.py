@@ -12,7 +12,7 @@ SPARKS = 12  # points of the sparkline
 SAMPLES = 2  # of a validation that is the best so far
 GAP = " · "
 LOSS = "loss"
-KEPT = "kept, within one standard error of the best"  # the mark of a validation whose weights replace better ones
+KEPT = "kept"  # the mark of a validation whose weights replace better ones
 
 
 class ProgressFacts:
