@@ -179,7 +179,8 @@ def compare(
     compared = results if isinstance(results, Comparison) else None
     if ship is not None and compared is not None and compared.winner is not None:
         shipped = ship_winner(plan, compared, ship)
-        screen.say(*([] if json else [""]), f"shipped the model of {shipped.name} to {escaped(str(ship))}")
+        run = f"its run, with the data, is {plan.run_folder(shipped)}"
+        screen.say(*([] if json else [""]), escaped(f"shipped the model of {shipped.name} to {ship}; {run}"))
     _close(plan, results, why, json=json)
     if ship is not None and compared is not None and compared.winner is None:
         ship_winner(plan, compared, ship)  # raises with the reason

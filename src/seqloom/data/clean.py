@@ -30,8 +30,9 @@ from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LineEnds
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
-from seqloom.data.checks.duplicates import folded
+from seqloom.data.checks.duplicates import compared_texts, folded
 from seqloom.data.checks.labels import SHORT_TIMES, SHORT_TYPO, SHORTEST_TYPO
+from seqloom.data.checks.minhash import near_groups
 from seqloom.data.dataset import SAMPLE
 from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
 from seqloom.data.mojibake import repaired
@@ -71,12 +72,14 @@ CHANGES = {  # what is counted, in the order of the report
     "encoding": "line in Windows-1252, converted to UTF-8",
     "mojibake": "UTF-8 that was read as Windows-1252, repaired",
     "line-ends": "line ends inside a field, replaced",
+    "space": "white space at the start or end of a text, removed",
     "spelling": "label in another spelling, renamed",
     "table": "label in the table, renamed or dropped",
     "typo": "label with typing errors, renamed",
     "rare": "rare label, renamed or dropped",
     "empty": "row without input or target, dropped",
     "repeat": "row with the same input and target as an earlier one, dropped",
+    "near": "row nearly the same as an earlier one, with the same target, dropped",
     "conflict": "row with the same input as another and a different target, dropped",
 }
 GONE = "(dropped)"
@@ -221,6 +224,7 @@ class RowContent(NamedTuple):
     target: bytes  # digest of the repaired target; empty for labels
     labels: tuple[str, ...]  # as they are written
     is_empty: bool
+    text: str = ""  # of the input, as near duplicates are compared; empty if they are kept
 
 
 class CleanTable:
@@ -244,6 +248,11 @@ class CleanTable:
                 f"{self.path} has no labels to rename: its target is {kind}", fix="name the label column with --target"
             )
 
+        if cleaning.repeats == "near" and not (self.roles.schema.input.is_text and not kind.of_steps):
+            raise ConfigError(
+                f"--repeats near needs texts, but the input is {self.roles.schema.input}", fix="leave it out"
+            )
+
     def table(self, ledger: Ledger) -> Table:
         """Open the file."""
         return read_table((self.path,), self.reading, ledger)
@@ -257,8 +266,10 @@ class CleanTable:
         listed = [values[column] for column in self.roles.input] if self.roles.schema.input.reads_tokens else []
         empty = any(map(_is_blank, needed)) or any(value == [] for value in listed)
         target = b"" if self.labeled else _digest([self.compared(values[column]) for column in self.roles.target])
-        inputs = _digest([self.compared(values[column]) for column in self.roles.input])
-        return RowContent(record.line, inputs, target, labels, empty or (self.one_label and not labels))
+        compared = [self.compared(values[column]) for column in self.roles.input]
+        text = compared_texts(map(str, compared)) if self.cleaning.repeats == "near" else ""
+        is_empty = empty or (self.one_label and not labels)
+        return RowContent(record.line, _digest(compared), target, labels, is_empty, text)
 
     def compared(self, value: Any) -> Any:
         """A text as it is compared: as `seqloom data check` does, unless rows are compared exactly."""
@@ -272,9 +283,16 @@ class CleanTable:
             value = _mapped(values[column], repaired)
             if (end := REPLACED_BY.get(self.cleaning.line_ends)) is not None:
                 value = _mapped(value, lambda text: LINE_END.sub(end, text))
+            if isinstance(value, str) and self.holds_text(column):
+                while (trimmed_text := repaired(value.strip())) != value:  # what is left may be recognized as damage
+                    value = trimmed_text
             if value != values[column]:
                 found[column] = value
         return found
+
+    def holds_text(self, column: int) -> bool:
+        """Whether a cell is a whole text, which is the same without white space around it."""
+        return self.roles.schema.input.is_text if column in self.roles.input else self.roles.schema.target.is_text
 
     def stored_labels(self, values: Sequence[Any]) -> list[Any]:
         """Return the labels of a row as they are stored; empty cells and empty parts of a cell are none."""
@@ -460,7 +478,20 @@ class CleaningDecisions:
             for number in gone:
                 self.dropped[number], changed = why, True
         self.conflicts.sort()
-        return changed
+        return self._drop_near() or changed if self.cleaning.repeats == "near" else changed
+
+    def _drop_near(self) -> bool:
+        """Drop rows that are nearly the same as an earlier one with the same target; return whether there are any."""
+        left = [number for number, why in enumerate(self.dropped) if not why]
+        before = set[Any]()
+        for group, members in enumerate(near_groups([self.rows[number].text for number in left])):
+            for number in sorted(left[member] for member in members):
+                row = self.rows[number]
+                key = (group, row.target, *sorted(self.labels(row)))
+                if key in before:
+                    self.dropped[number] = "near"
+                before.add(key)
+        return any(self.dropped[number] for number in left)
 
 
 class ChangeLog:
@@ -555,12 +586,21 @@ def _change(
     values, line = record.values, record.line
     if why := decisions.dropped[number]:
         columns = file.roles.target if why in LABEL_CHANGES else file.roles.input
-        log.add(why, number, line, " | ".join(str(values[column]) for column in columns))
+        before = [str(values[column]) for column in columns]
+        if why == "empty":  # which one is missing
+            columns = (*file.roles.target, *file.roles.input)
+            before = [f"{file.columns[column]}: {_label(str(values[column] or ''))}" for column in columns]
+        log.add(why, number, line, " | ".join(before))
         return None, False
     cells = file.repaired(values)
     for column, value in cells.items():
-        was_damaged = _mapped(values[column], repaired) != values[column]
-        log.add("mojibake" if was_damaged else "line-ends", number, line, values[column], value)
+        if _mapped(values[column], repaired) != values[column]:
+            code = "mojibake"
+        elif isinstance(value, str) and value == values[column].strip():
+            code = "space"
+        else:
+            code = "line-ends"
+        log.add(code, number, line, values[column], value)
     if file.labeled:
         named = file.relabeled(values, decisions.names)
         cells |= named
