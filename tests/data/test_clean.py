@@ -433,6 +433,10 @@ def test_white_space_around_texts_is_removed_and_told(tmp_path: Path) -> None:
         ("  win a prize ", "win a prize"),
     ]
     assert clean_data(tmp_path / "out.csv").is_clean
+    (tmp_path / "out.csv").unlink()
+    _, report = clean(tmp_path, [f"{'see you there ' * 9}soon\t,ham", "hi,spam"])
+    (sample,) = report.changes[0].samples
+    assert sample.before.endswith("soon\\x09") and sample.after.endswith("soon"), "shown where they differ"
 
 
 def test_an_empty_row_is_shown_with_what_was_there(tmp_path: Path) -> None:

@@ -508,7 +508,8 @@ class ChangeLog:
             one, other = (
                 text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in (before, after)
             )
-            same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+            shorter = min(len(one), len(other))  # beyond it they differ
+            same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), shorter)
             start = max(0, same - WIDTH // 2) if len(one) > WIDTH and other else 0
             cut = (excerpt_from(text, start, WIDTH) for text in (one, other))
             self.samples[code].append(ChangedRow(row + 1, line, *cut))
