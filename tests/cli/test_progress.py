@@ -36,7 +36,7 @@ def test_a_validation_whose_weights_are_shipped_says_why() -> None:
         return validation_lines(report, "accuracy", [])[0].plain.split(" · ")[-1]
 
     assert last_word(True, True) == "best so far" and last_word(False, False) == "dev accuracy 0.5"
-    assert last_word(False, True) == "kept, within one standard error of the best"
+    assert last_word(False, True) == "kept"
 
 
 def test_samples_that_were_shown_just_so_are_not_shown_again() -> None:

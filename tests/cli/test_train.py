@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from seqloom.cli import app, terminal
 from seqloom.cli.terminal import LiveLines, PlainLines, display, followed, packed, summary
 from seqloom.cli.train import error_in_flags
 from seqloom.config.base import with_setting
-from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, RandomSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.options import said
 from seqloom.config.tokenizers import WordsConfig
@@ -50,6 +51,7 @@ from seqloom.training import learning_rate
 from seqloom.training.events import Ended, Notice, Report, Sample, Saved, Speed, Started, Stepped, Validated
 from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
+from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import LAYERS, RunMismatchError
 from seqloom.training.state import Environment
 
@@ -199,12 +201,14 @@ def test_every_verb_that_reads_data_has_the_options_of_the_data_check() -> None:
     assert asked | {"--batch-tokens", "--device"} <= _options("predict") & _options("evaluate")
 
 
-def test_the_page_tells_what_to_type_next_as_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_tells_what_to_type_next_as_the_command_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "_has_test", lambda _: True)
     summary(
         Path("runs/reviews-classify-cnn"),
         Ended(48, "done", 48, 48, {"accuracy": 0.9}, pace(), 0),
         task("text", "label"),
-        has_test=True,
         json=False,
     )
     told = capsys.readouterr().out
@@ -485,9 +489,7 @@ def test_the_figures_of_a_calibrated_model_are_shown_beside_those_of_its_validat
     (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
     summary(tmp_path, ended, task("text", "label"), json=False)
-    assert (
-        "dev set after calibration of the probabilities (cross-fitted): loss 0.25\n" in capsys.readouterr().out
-    ) is fitted
+    assert ("  after calibration of the probabilities (cross-fitted): loss 0.25\n" in capsys.readouterr().out) is fitted
     summary(tmp_path, ended, task("text", "label"), json=True)
     assert json.loads(capsys.readouterr().out)["calibrated"] == ({"loss": 0.25} if fitted else {})
 
@@ -501,7 +503,7 @@ def test_a_calibration_that_does_not_lower_the_loss_is_explained(
     (tmp_path / "model" / "config.json").write_text(json.dumps({"notes": notes}))
     ended = Ended(48, "done", 48, 48, {"accuracy": 0.75, "loss": 0.5}, pace(), 0)
     summary(tmp_path, ended, task("text", "label"), json=False)
-    assert ("calibration did not lower the loss here" in capsys.readouterr().out) is (loss > 0.5)
+    assert (f"loss {loss}, no lower than before, which needs no action\n" in capsys.readouterr().out) is (loss > 0.5)
 
 
 @pytest.mark.parametrize(
@@ -523,7 +525,7 @@ def test_a_run_that_ships_later_weights_than_the_best_says_so(
     write_lines(tmp_path / "metrics.jsonl", lines)
     summary(tmp_path, ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
-    assert "\non the dev set, at step 36: accuracy 0.75\n" in told and "best on the dev set" not in told
+    assert "\nkept the weights of step 36, on the dev set: accuracy 0.75\n" in told and "best on" not in told
     why = f"Step 24 {lead} this is within one standard error, so the later weights are kept.\n"
     assert why in told
     summary(tmp_path, ended, task("text", "label"), json=True)
@@ -535,6 +537,24 @@ def test_a_run_without_a_dev_set_is_evaluated_on_a_file(capsys: pytest.CaptureFi
     for metrics, command in (({}, "seqloom evaluate run FILE"), ({"accuracy": 1.0}, "seqloom evaluate run")):
         summary(Path("run"), Ended(48, "done", 48, 48, metrics, pace(), 0), task("text", "label"), json=False)
         assert f"\n  {command}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "command"),
+    [
+        (DataConfig(train=("a.csv",), split=RandomSplit()), "seqloom evaluate {run} --split test"),
+        (DataConfig(train=("a.csv",), test=("b.csv",), split=GivenSplit()), "seqloom evaluate {run} --split test"),
+        (DataConfig(train=("a.csv",), split=RandomSplit(test_size=0.0)), "seqloom evaluate {run}"),
+    ],
+    ids=["drawn", "file", "none"],
+)
+def test_a_run_with_a_test_set_is_to_be_evaluated_on_it(
+    data: DataConfig, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").touch()
+    monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(data=data))
+    summary(tmp_path, Ended(48, "done", 48, 48, {"accuracy": 1.0}, pace(), 0), task("text", "label"), json=False)
+    assert f"\n  {command.format(run=tmp_path)}\n" in capsys.readouterr().out
 
 
 def test_a_slow_run_says_something_every_ten_seconds() -> None:

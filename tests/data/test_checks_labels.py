@@ -103,6 +103,12 @@ def test_a_rare_label_one_slip_from_a_frequent_one_is_told_and_is_no_singleton_b
     assert "label 'postive' (1 row) may be a typo of 'positive' (2,500 rows)" in only_text(ledger, "label.rare")
 
 
+def test_a_few_rows_of_a_short_label_beside_a_far_more_frequent_one_are_told() -> None:
+    ledger = checked(train=["ham"] * 700 + ["spam"] * 700 + ["hamm"] * 3)
+    assert "label 'hamm' (3 rows) may be a typo of 'ham' (700 rows)" in only_text(ledger, "label.rare")
+    assert found(checked(train=["cat"] * 200 + ["car"] * 3)) == {}, "short labels are often similar on purpose"
+
+
 @pytest.mark.parametrize("label", ["class2", "neutral", "Class1", "clas"])
 def test_rare_labels_that_differ_on_purpose_are_no_typing_errors(label: str) -> None:
     ledger = checked(train=["class1"] * 1000 + ["other"] * 1000 + [label] * 2)

@@ -1,7 +1,9 @@
 """`seqloom data clean`: what changes, what stays as it is written, and what is refused before anything is written."""
 
 import json
+import re
 import shlex
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -50,6 +52,23 @@ def test_spellings_of_a_label_become_the_most_frequent_one(tmp_path: Path) -> No
     assert counts(report) == {"spelling": 5}
     assert {one.label: (one.becomes, one.rows) for one in report.labels}["SPAM"] == ("spam", 1)
     assert [(one.row, one.line) for one in report.changes[0].samples[:2]] == [(2, 3), (3, 4)]
+
+
+def test_short_labels_with_a_typing_error_are_listed_with_commands_that_rename_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [*(f"a{n},ham" for n in range(300)), "b,hamm", "c,hamm", *(f"d{n},spam" for n in range(20)), "e,cat"]
+    write(tmp_path, [*rows, *(f"f{n},car" for n in range(20)), "g,spamm"])
+    report = clean_data("data.csv", typo_distance=1)
+    assert [(one.label, one.like) for one in report.kept if one.like] == [("hamm", "ham")]
+    table, command = report.renaming
+    assert "--typo-distance 1 --labels data-labels.csv" in command and command in report.text(200)
+    subprocess.run(["/bin/sh", "-c", table], check=True)
+    assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
+    assert Counter(row.partition(",")[2] for row in lines(tmp_path / "data-clean.csv"))["ham"] == 302
+    again = clean_data("data.csv").renaming
+    assert "data-labels-2.csv" in again[0] and "data-clean-2.csv" in again[1], "nothing is overwritten"
 
 
 def test_typing_errors_are_corrected_only_if_asked(tmp_path: Path) -> None:
@@ -187,7 +206,7 @@ def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nété,a\nnaïf,b\n".encode() + "caf\xe9 “noir”,a\n".encode("cp1252") + b"plain,b\n")
     with pytest.raises(RejectedError, match=r"`seqloom data clean .*a\.csv -o .*a-clean\.csv`"):
-        seqloom.check_data(path)
+        seqloom.load_data(path)
     report = clean_data(path, out=tmp_path / "b.csv")
     assert lines(tmp_path / "b.csv") == ["été,a", "naïf,b", "café “noir”,a", "plain,b"]
     assert counts(report) == {"encoding": 1} and report.changes[0].samples[0].line == 4 and report.changed == 1
@@ -223,7 +242,7 @@ def test_clean_drops_the_repeats_that_check_counts(tmp_path: Path) -> None:
     assert counts(report) == {"repeat": within.exact} == {"repeat": 3}
     assert (tmp_path / "copy.csv").read_text().splitlines()[1:4] == ["Where is it?,ask", "no,tell", "yes,tell"]
     assert check_data(tmp_path / "copy.csv", **named).duplicates.within[0].exact == 0
-    assert counts(clean_data(path, repeats="exact")) == {}
+    assert counts(clean_data(path, repeats="exact")) == {"space": 1}
 
 
 @pytest.mark.parametrize(("repeats", "kept"), [("drop", 2), ("keep", 4), ("exact", 4)])
@@ -386,6 +405,50 @@ def test_rows_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tm
     assert all(".csv`; otherwise" in case.fix for case in overlap.samples)
     clean(tmp_path, rows)
     assert "leak.overlap" not in [one.code for one in check_data(tmp_path / "out.csv").findings]
+
+
+def test_near_duplicates_within_one_file_are_removed_by_the_command_of_the_fix(tmp_path: Path) -> None:
+    long = "a long sentence about looms and about the weaving of cloth and of baskets in town"
+    texts = [f"{long} {number % 20 + 100} {'!' * (number // 20)}" for number in range(60)]
+    texts += [f"{number * 7919} is no copy of {number * 104729}" for number in range(120)]
+    path = write(tmp_path, [f"{text},{'ab'[number % 2]}" for number, text in enumerate(texts)])
+    (near,) = [one for one in check_data(path).findings if one.code == "leak.near"]
+    command = re.search("`seqloom (data clean [^`]*)`", near.samples[0].fix)
+    assert command is not None and command[1].endswith("-o " + str(tmp_path / "data-clean.csv") + " --repeats near")
+    assert CliRunner().invoke(app, shlex.split(command[1])).exit_code == 0
+    copy = tmp_path / "data-clean.csv"
+    assert "leak.near" not in [one.code for one in check_data(copy).findings]
+    report = clean_data(path, repeats="near")
+    assert counts(report)["near"] == 58 and report.changes[-1].samples[0].line == 4, "the first of each label stays"
+    assert clean_data(copy, repeats="near").is_clean
+
+
+def test_white_space_around_texts_is_removed_and_told(tmp_path: Path) -> None:
+    rows = ["see you\t\t\t,ham", "  win a prize ,spam", "ok then,ham"]
+    found, report = clean(tmp_path, rows)
+    assert found == ["see you,ham", "win a prize,spam", "ok then,ham"]
+    assert counts(report) == {"space": 2} and report.changed == 2
+    assert [(one.before, one.after) for one in report.changes[0].samples] == [
+        ("see you\\x09\\x09\\x09", "see you"),
+        ("  win a prize ", "win a prize"),
+    ]
+    assert clean_data(tmp_path / "out.csv").is_clean
+    (tmp_path / "out.csv").unlink()
+    _, report = clean(tmp_path, [f"{'see you there ' * 9}soon\t,ham", "hi,spam"])
+    (sample,) = report.changes[0].samples
+    assert sample.before.endswith("soon\\x09") and sample.after.endswith("soon"), "shown where they differ"
+
+
+def test_an_empty_row_is_shown_with_what_was_there(tmp_path: Path) -> None:
+    report = clean_data(write(tmp_path, [",ham", "lunch at noon,", "see you,ham", "hi,spam"]))
+    (empty,) = report.changes
+    assert [one.before for one in empty.samples] == ["label: 'ham' | text: ''", "label: '' | text: 'lunch at noon'"]
+
+
+def test_near_duplicates_are_those_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["a", "b"], "tags": ["O", "O"]}\n' * 3)
+    with pytest.raises(ConfigError, match="needs texts"):
+        clean_data(tmp_path / "a.jsonl", repeats="near")
 
 
 def test_a_check_shows_everything_at_once_and_its_commands_lead_to_data_that_can_be_used(tmp_path: Path) -> None:

@@ -4,18 +4,25 @@ import ast
 import random
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import seqloom
+from seqloom.cli import app
+from seqloom.config.cleaning import CleaningConfig
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import added_arguments
+from seqloom.data.check import checking
+from seqloom.data.clean import cleaning_steps
 from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.problems import Ledger
 from seqloom.errors import RejectedError, SeqloomError
+from seqloom.events import finished
 
+LABELS = ("ham", "spam")
 WORDS = ["good", "great", "nice", "fine", "bad", "awful", "poor", "plot", "actor", "film", "story", "music"]
 
 
@@ -131,3 +138,68 @@ def test_texts_that_rarely_repeat_are_translated_and_not_counted_as_labels(tmp_p
     assert "task: translate ('german' has texts that rarely repeat; use --task classify if they are labels)" in (
         opened.messages
     )
+
+
+INBOX = [f"{label};message {number} with words;2024-03-{1 + number % 9:02}" for number in range(90) for label in LABELS]
+
+
+def in_two_encodings(path: Path, rows: Sequence[str] = tuple(INBOX)) -> Path:
+    """A file like one that was edited on two machines: line 3 is UTF-8, the last line Windows-1252."""
+    head, *rest = rows
+    lines = ["status;message;received", head, "ham;see you at the café;2024-03-01", *rest]
+    path.write_bytes("\n".join([*lines, ""]).encode() + "spam;only £9 a week;2024-03-09\n".encode("cp1252"))
+    return path
+
+
+def test_the_command_for_a_file_in_two_encodings_has_all_options_and_works(tmp_path: Path) -> None:
+    path = in_two_encodings(tmp_path / "inbox.csv")
+    with pytest.raises(RejectedError) as refused:
+        finished(checking(DataConfig(train=(str(path),)), None))
+    command = re.search("`seqloom (.*)`", str(refused.value))
+    assert command is not None and command[1].endswith("inbox-clean.csv --delimiter ';' --target status")
+    done = CliRunner().invoke(app, shlex.split(command[1]))
+    assert done.exit_code == 0, done.output
+    assert len(list(reopened(tmp_path / "inbox-clean.csv", "--delimiter ';' --target status").rows(Ledger()))) == 182
+
+
+def test_the_command_keeps_the_options_that_were_given(tmp_path: Path) -> None:
+    path = in_two_encodings(tmp_path / "inbox.csv")
+    reading = ReadingConfig(delimiter=";", format="csv")
+    with pytest.raises(RejectedError, match=r"inbox-clean\.csv --format csv --delimiter ';' --target status`"):
+        open_data(DataConfig(train=(str(path),), reading=reading), Ledger())
+
+
+def test_a_check_describes_a_file_in_two_encodings(tmp_path: Path) -> None:
+    path = in_two_encodings(tmp_path / "inbox.csv")
+    report = seqloom.check_data(path, delimiter=";", target="status")
+    first = report.findings[0]
+    assert (report.verdict, report.rows, first.code, first.rows) == ("errors", 182, "enc.mixed", 1)
+    assert first.samples[0].place.endswith("inbox.csv:183")
+    assert next(command.partition(" -o")[0] for command in report.next) == f"seqloom data clean {path}"
+    assert report.next[1].startswith("seqloom train") and "inbox-clean.csv" in report.next[1]
+
+
+def test_cleaning_names_all_missing_options_at_once(tmp_path: Path) -> None:
+    path = in_two_encodings(tmp_path / "inbox.csv")
+    with pytest.raises(RejectedError, match=r"Fix: add --delimiter ';' --target status\.$"):
+        finished(cleaning_steps(DataConfig(train=(str(path),)), CleaningConfig(), Ledger()))
+
+
+def test_the_only_column_that_can_be_the_target_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "inbox.csv"
+    path.write_text("\n".join(["status;message;received", *INBOX, ""]))
+    with pytest.raises(RejectedError, match=r"Fix: add --delimiter ';' --target status\."):
+        open_data(DataConfig(train=(str(path),)), Ledger())
+    with pytest.raises(RejectedError, match="Fix: give --target status, or --task lm"):
+        open_data(DataConfig(train=(str(path),), reading=ReadingConfig(delimiter=";")), Ledger())
+    two = table(
+        tmp_path / "b.csv", lambda rng: f"{rng.choice('ab')},{text(rng)},{rng.choice('cd')}", first="one,text,two"
+    )
+    with pytest.raises(RejectedError, match="Fix: give --target NAME, or --task lm"):
+        open_data(DataConfig(train=(str(two),)), Ledger())
+
+
+def test_the_only_text_beside_a_given_target_is_named_as_the_input(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", lambda rng: f"{rng.choice('ab')},{text(rng)},2024-05-06", first="kind,wrote,day")
+    with pytest.raises(RejectedError, match="--input wrote"):
+        open_data(DataConfig(train=(str(path),), target=("kind",)), Ledger())

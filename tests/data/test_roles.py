@@ -155,7 +155,7 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
             "description price",
             ("a", "2"),
             {"target": ("price",), "task": "regress"},
-            "there is no column 'text'; found description, price. Fix: use --input 'description'.",
+            "there is no column 'text'; found description, price. Fix: use --input description.",
         ),
         (
             "txt label",
@@ -177,7 +177,13 @@ def test_a_column_named_split_is_one_only_if_its_values_name_parts() -> None:
             "2 columns without a header; which one is the input? The first row is 'a', 'x'. "
             "Fix: give column numbers, such as --input 1 --target 2.",
         ),
-        ("text other", ("a", "x"), {}, "Fix: give --target NAME, or --task lm for a language model of the text."),
+        ("text other", ("a", "x"), {}, "Fix: give --target other, or --task lm for a language model of the text."),
+        (
+            "text one two",
+            ("a", "x", "y"),
+            {},
+            "Fix: give --target NAME, or --task lm for a language model of the text.",
+        ),
         ("a b c", ("t", "1", "x"), {"input": ("a", "b", "c")}, "must be two texts or all numbers"),
         ("text x y", ("t", "1", "2"), {"target": ("x", "y"), "task": "translate"}, "Fix: give one --target"),
         ("premise hypothesis tags", ("t", "u", "x y"), {"task": "tag"}, "tags need words or steps"),

@@ -168,16 +168,22 @@ def compare(
     )
     results: Comparison | Distances | None = None
     screen, why, code = Screen(stderr=True), "done", 0
-    for report in _reports(plan, distances, jobs or _default_jobs(plan)):
+    for report in _reports(plan, distances, jobs or _default_jobs(plan), ship):
         screen.say(*(() if json or isinstance(report, Distances) else told(report).lines))
         if isinstance(report, ComparisonEnded):
             results, why, code = report.comparison, report.reason, report.exit_code
         if isinstance(report, Distances):
             results = report
-    _show(plan, results, why, json=json)
-    if ship is not None and isinstance(results, Comparison):
-        shipped = ship_winner(plan, results, ship)
-        screen.say(f"shipped the model of {shipped.name} to {escaped(str(ship))}")
+    if results is not None and not json:
+        Screen().show(results)
+    compared = results if isinstance(results, Comparison) else None
+    if ship is not None and compared is not None and compared.winner is not None:
+        shipped = ship_winner(plan, compared, ship)
+        run = f"its run, with the data, is {plan.run_folder(shipped)}"
+        screen.say(*([] if json else [""]), escaped(f"shipped the model of {shipped.name} to {ship}; {run}"))
+    _close(plan, results, why, json=json)
+    if ship is not None and compared is not None and compared.winner is None:
+        ship_winner(plan, compared, ship)  # raises with the reason
     raise typer.Exit(code)
 
 
@@ -191,27 +197,26 @@ def _default_jobs(plan: "ComparisonPlan") -> int:
     return 1 if alone else max(1, min(plan.seeds, os.cpu_count() or 1))
 
 
-def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int) -> Iterator[Any]:
+def _reports(plan: "ComparisonPlan", distances: str | None, jobs: int, ship: Path | None) -> Iterator[Any]:
     """Yield the events of one comparison, or of one per distance."""
     from seqloom.experiments.compare.comparison import run_comparison
     from seqloom.experiments.compare.distances import run_distances
 
     if distances is None:
-        return run_comparison(plan, jobs)
+        return run_comparison(plan, jobs, ship=ship)
     words = [word.strip() for word in distances.split(",") if word.strip()]
     if not words or not all(word.isdecimal() for word in words):
         raise ConfigError(f"--distances {distances!r}", fix="give whole numbers, such as 10,100,1000")
     return run_distances(plan, [int(word) for word in words], jobs)
 
 
-def _show(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
+def _close(plan: "ComparisonPlan", results: "Comparison | Distances | None", why: str, *, json: bool) -> None:
+    """Print the results as JSON, or where they are and what to do next."""
     from seqloom.experiments.compare.results import Comparison
 
     screen = Screen()
     if results is not None and json:
         return screen.say(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
-    if results is not None:
-        screen.show(results)
     place = escaped(str(plan.folder))
     lines = ["", WHY[why]]
     if results is not None:

@@ -18,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seqloom.config.data import RandomSplit
 from seqloom.data.problems import escaped
 from seqloom.errors import DamagedError, RepeatError
 from seqloom.events import Event, Progress, Result, Show, finished
@@ -337,12 +338,10 @@ def followed(reports: Iterator[Report], screen: Screen, metric: str, then: tuple
 
 
 LOSS = "loss"
-NOT_LOWER = "the probabilities were good already, or half of the dev set is too small to fit the other half"
+NOT_LOWER = ", no lower than before, which needs no action"
 
 
-def summary(
-    out: Path, ended: Ended, task: "Task", *, has_test: bool = False, json: bool, more: Sequence[str] = ()
-) -> None:
+def summary(out: Path, ended: Ended, task: "Task", *, json: bool, more: Sequence[str] = ()) -> None:
     """Print how a run ended, where its files are, and what to do next: the usual commands, then `more`."""
     places = {"model": out / RunFile.MODEL, "report": out / RunFile.REPORT, "card": out / RunFile.CARD}
     calibrated = _calibrated(out, ended)
@@ -357,18 +356,29 @@ def summary(
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
     lines += _chosen(out, ended, task)
     if calibrated:
-        lines.append(f"  dev set after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}")
-    if calibrated.get(LOSS, -math.inf) > ended.metrics.get(LOSS, math.inf):
-        lines.append(f"  calibration did not lower the loss here: {NOT_LOWER}")
+        higher = calibrated.get(LOSS, -math.inf) > ended.metrics.get(LOSS, math.inf)
+        after = NOT_LOWER if higher else ""
+        lines.append(f"  after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}{after}")
     named = places | {"model card": places["card"]}
     del named["card"]
     lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
-    judged = ["seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"]  # without a dev set
-    judged += ["seqloom evaluate RUN --split test"] if has_test else []
+    judged = "seqloom evaluate RUN --split test"
+    if not _has_test(out):
+        judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
     inside = 'seqloom inspect RUN "some text"' if asked else "seqloom inspect RUN --data FILE"
-    then = (*asked, task.usage.file, *task.usage.then, *judged, "seqloom doctor RUN", inside, *more)
+    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN", inside, *more)
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
+
+
+def _has_test(out: Path) -> bool:
+    """Whether the run has a test set, from a file or drawn from its data."""
+    if not (out / RunFile.CONFIG).exists():
+        return False
+    from seqloom.training.run_folder import RunFolder  # needs torch, and `seqloom --help` does not
+
+    data = RunFolder(out).config().data
+    return bool(data.test) or (isinstance(data.split, RandomSplit) and data.split.test_size > 0)
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:
@@ -387,12 +397,17 @@ def _chosen(out: Path, ended: Ended, task: "Task") -> list[str]:
     if not ended.metrics:
         return ["the model was not evaluated: there is no dev set"]
     if ended.chosen_step == ended.best_step:
-        return [f"best on the dev set, at step {ended.best_step:,}: {_scores(ended.metrics, task)}"]
+        return [
+            f"kept the weights of step {ended.best_step:,}, the best on the dev set: {_scores(ended.metrics, task)}"
+        ]
     from seqloom.training.run_report import choice_text
     from seqloom.training.run_summary import read_validations
 
     why = choice_text(read_validations(out), task.metric.name)  # as in the report and the card
-    return [f"on the dev set, at step {ended.chosen_step:,}: {_scores(ended.metrics, task)}", f"  {why}"]
+    return [
+        f"kept the weights of step {ended.chosen_step:,}, on the dev set: {_scores(ended.metrics, task)}",
+        f"  {why}",
+    ]
 
 
 def _scores(metrics: dict[str, float], task: "Task") -> str:

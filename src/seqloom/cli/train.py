@@ -254,9 +254,7 @@ def _run(
             screen.print(line, style="yellow", markup=False, soft_wrap=True)
         reports = drawn(reports, out / RunFile.TENSORBOARD) if tensorboard else reports
         ended = followed(reports, screen, metric, tuple(filter(None, told)))
-    data = resolved.config.data
-    has_test = bool(data.test) or getattr(data.split, "test_size", 0) > 0
-    summary(out, ended, resolved.task, has_test=has_test, json=json)
+    summary(out, ended, resolved.task, json=json)
     raise typer.Exit(ended.exit_code)
 
 

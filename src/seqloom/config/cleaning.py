@@ -10,7 +10,7 @@ from seqloom.config.options import Flag
 from seqloom.errors import ConfigError
 
 Conflicts = Literal["keep", "drop"]
-RepeatRule = Literal["drop", "exact", "keep"]
+RepeatRule = Literal["drop", "near", "exact", "keep"]
 LineEnds = Literal["keep", "lf", "space"]
 TypoDistance = Annotated[int, Meta(ge=0, le=3, examples=[1])]
 RareCount = Annotated[int, Meta(ge=0, le=2**40, examples=[2])]
@@ -62,8 +62,8 @@ class CleaningConfig(Config, tag="cleaning", kw_only=True):
         RepeatRule,
         Flag(
             "What to do with later rows of the same input and target: {names}. Texts that differ only in case, white "
-            "space or Unicode form count as the same, as in data check; exact drops identical rows only "
-            "(default: drop).",
+            "space or Unicode form count as the same, as in data check; near also drops near duplicates, exact "
+            "identical rows only (default: drop).",
             "RULE",
             ROWS,
         ),

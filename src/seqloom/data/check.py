@@ -24,13 +24,16 @@ from seqloom.config.data import (
 )
 from seqloom.config.options import stated, strict, typed_changes, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
-from seqloom.data.checks.check import DataFinding
-from seqloom.data.dataset import open_data
+from seqloom.data.checks.check import DataFinding, FindingSample
+from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.order import Order, default_batch_tokens
 from seqloom.data.prepared import SPLIT, Prepared, default_encoding, encoded, fitted_encoder, prepare
-from seqloom.data.problems import Ledger, cleaned_name
+from seqloom.data.problems import Ledger, Place, cleaned_name
+from seqloom.data.proposal import in_two_encodings
+from seqloom.data.readers.passages import lines_in_windows
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
+from seqloom.errors import RejectedError
 from seqloom.events import Progress, Work, finished
 
 UTF_8 = ReadingConfig().encoding
@@ -56,7 +59,7 @@ def checking(
     the default of training.
     """
     ledger = ReportedRows.of(config)
-    dataset = open_data(config, ledger)
+    dataset, mixed = _opened(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
     encoder = yield from fitted_encoder(survey, encoding_over(encoding, default_encoding(dataset.schema)), ledger)
@@ -75,7 +78,30 @@ def checking(
         tokens={} if encoder.tokenizer is None else {split: rows[:, 0] for split, rows in whole.items()},
         batching=_batching(whole["train"], batch_tokens),
     )
+    report = replace(report, findings=(*mixed, *report.findings))
     return replace(report, next=_next(config, ledger, report.findings))
+
+
+def _opened(config: DataConfig, ledger: Ledger) -> tuple[Dataset, tuple[DataFinding, ...]]:
+    """The dataset, and a finding if its files have lines in two encodings, which are all read."""
+    try:
+        return open_data(config, ledger), ()
+    except RejectedError as error:
+        read = in_two_encodings(config, error)
+        if read is None:
+            raise
+        try:
+            dataset = open_data(read, Ledger.of(config))
+        except RejectedError:
+            raise error from None  # it has the options for both
+        lines = {path: lines_in_windows(Path(path), Ledger()) for path in (*config.train, *config.dev, *config.test)}
+        text = "lines in Windows-1252 among lines in UTF-8; the report reads each in its encoding"
+        samples = tuple(
+            FindingSample(str(Place(path, found[0])), text, ledger.or_clean("save the whole file as UTF-8", path))
+            for path, found in lines.items()
+            if found
+        )
+        return dataset, (DataFinding("reject", "enc.mixed", sum(map(len, lines.values())), samples),)
 
 
 def _next(config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]) -> tuple[str, ...]:

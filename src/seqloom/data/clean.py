@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +31,14 @@ from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LineEnds
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
-from seqloom.data.checks.duplicates import folded
+from seqloom.data.checks.duplicates import compared_texts, folded
+from seqloom.data.checks.labels import SHORT_TIMES, SHORT_TYPO, SHORTEST_TYPO
+from seqloom.data.checks.minhash import near_groups
 from seqloom.data.dataset import SAMPLE
 from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
 from seqloom.data.mojibake import repaired
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, cleaned_name
+from seqloom.data.proposal import refuse_completely
 from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
 from seqloom.data.readers.guess import guess
@@ -44,7 +47,7 @@ from seqloom.data.readers.passages import MIXED, lines_in_windows
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import Roles, find_roles
 from seqloom.data.values import BadValue, Record, Table, label_of
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, RejectedError
 from seqloom.events import Progress, Work, finished
 from seqloom.files.disk import write_file
 from seqloom.report.document import (
@@ -76,19 +79,21 @@ CHANGES = {  # what is counted, in the order of the report
     "encoding": "line in Windows-1252, converted to UTF-8",
     "mojibake": "UTF-8 that was read as Windows-1252, repaired",
     "line-ends": "line ends inside a field, replaced",
+    "space": "white space at the start or end of a text, removed",
     "spelling": "label in another spelling, renamed",
     "table": "label in the table, renamed or dropped",
     "typo": "label with typing errors, renamed",
     "rare": "rare label, renamed or dropped",
     "empty": "row without input or target, dropped",
     "repeat": "row with the same input and target as an earlier one, dropped",
+    "near": "row nearly the same as an earlier one, with the same target, dropped",
     "conflict": "row with the same input as another and a different target, dropped",
 }
 GONE = "(dropped)"
 LABEL_CHANGES = ("spelling", "table", "typo", "rare")
 KEPT_TYPOS = (
-    "To merge such labels, clean the file again with --typo-distance 1 and another name for the copy; to rename only "
-    "some of them, use --labels TABLE."
+    "To rename such labels, use a table. Without one, --typo-distance 1 merges those of at least "
+    f"{SHORTEST_TYPO} characters."
 )
 TIMES_RARER, MOST_TYPOS = 10, 20  # a label that may be a typing error; how many of them are shown
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
@@ -148,6 +153,7 @@ class CleanReport(Shown):
     skipped: tuple[str, ...] = ()  # the first bad rows that were left out
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
+    renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
 
     @property
     def is_clean(self) -> bool:
@@ -203,6 +209,7 @@ class CleanReport(Shown):
                 Heading("Left as they are"),
                 Bullets(typos[:MOST_TYPOS]),
                 Aside(KEPT_TYPOS if typos else ""),
+                CodeBlock("\n".join(self.renaming), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
                 Heading("Bad rows, left out"),
                 Bullets(self.skipped),
@@ -224,6 +231,7 @@ class RowContent(NamedTuple):
     target: bytes  # digest of the repaired target; empty for labels
     labels: tuple[str, ...]  # as they are written
     is_empty: bool
+    text: str = ""  # of the input, as near duplicates are compared; empty if they are kept
 
 
 class CleanTable:
@@ -247,6 +255,11 @@ class CleanTable:
                 f"{self.path} has no labels to rename: its target is {kind}", fix="name the label column with --target"
             )
 
+        if cleaning.repeats == "near" and not (self.roles.schema.input.is_text and not kind.of_steps):
+            raise ConfigError(
+                f"--repeats near needs texts, but the input is {self.roles.schema.input}", fix="leave it out"
+            )
+
     def table(self, ledger: Ledger) -> Table:
         """Open the file."""
         return read_table((self.path,), self.reading, ledger)
@@ -260,8 +273,10 @@ class CleanTable:
         listed = [values[column] for column in self.roles.input] if self.roles.schema.input.reads_tokens else []
         empty = any(map(_is_blank, needed)) or any(value == [] for value in listed)
         target = b"" if self.labeled else _digest([self.compared(values[column]) for column in self.roles.target])
-        inputs = _digest([self.compared(values[column]) for column in self.roles.input])
-        return RowContent(record.line, inputs, target, labels, empty or (self.one_label and not labels))
+        compared = [self.compared(values[column]) for column in self.roles.input]
+        text = compared_texts(map(str, compared)) if self.cleaning.repeats == "near" else ""
+        is_empty = empty or (self.one_label and not labels)
+        return RowContent(record.line, _digest(compared), target, labels, is_empty, text)
 
     def compared(self, value: Any) -> Any:
         """A text as it is compared: as `seqloom data check` does, unless rows are compared exactly."""
@@ -275,9 +290,16 @@ class CleanTable:
             value = _mapped(values[column], repaired)
             if (end := REPLACED_BY.get(self.cleaning.line_ends)) is not None:
                 value = _mapped(value, lambda text: LINE_END.sub(end, text))
+            if isinstance(value, str) and self.holds_text(column):
+                while (trimmed_text := repaired(value.strip())) != value:  # what is left may be recognized as damage
+                    value = trimmed_text
             if value != values[column]:
                 found[column] = value
         return found
+
+    def holds_text(self, column: int) -> bool:
+        """Whether a cell is a whole text, which is the same without white space around it."""
+        return self.roles.schema.input.is_text if column in self.roles.input else self.roles.schema.target.is_text
 
     def stored_labels(self, values: Sequence[Any]) -> list[Any]:
         """Return the labels of a row as they are stored; empty cells and empty parts of a cell are none."""
@@ -469,7 +491,20 @@ class CleaningDecisions:
             for number in gone:
                 self.dropped[number], changed = why, True
         self.conflicts.sort()
-        return changed
+        return self._drop_near() or changed if self.cleaning.repeats == "near" else changed
+
+    def _drop_near(self) -> bool:
+        """Drop rows that are nearly the same as an earlier one with the same target; return whether there are any."""
+        left = [number for number, why in enumerate(self.dropped) if not why]
+        before = set[Any]()
+        for group, members in enumerate(near_groups([self.rows[number].text for number in left])):
+            for number in sorted(left[member] for member in members):
+                row = self.rows[number]
+                key = (group, row.target, *sorted(self.labels(row)))
+                if key in before:
+                    self.dropped[number] = "near"
+                before.add(key)
+        return any(self.dropped[number] for number in left)
 
 
 class ChangeLog:
@@ -486,7 +521,8 @@ class ChangeLog:
             one, other = (
                 text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in (before, after)
             )
-            same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+            shorter = min(len(one), len(other))  # beyond it they differ
+            same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), shorter)
             start = max(0, same - WIDTH // 2) if len(one) > WIDTH and other else 0
             cut = (excerpt_from(text, start, WIDTH) for text in (one, other))
             self.samples[code].append(ChangedRow(row + 1, line, *cut))
@@ -511,7 +547,7 @@ def cleaning_steps(
         raise ConfigError(
             f"{cleaning.labels} renames the label '{cleaning.rare_label}'", fix="choose another --rare-label"
         )
-    file = CleanTable(config, cleaning, ledger)
+    file = opened_for_cleaning(config, cleaning, ledger)
     if out is not None:
         require_copy_name(out, path, FORMATS[file.reading.format or "csv"])
     file.require_writable([*table.names, cleaning.rare_label or ""])
@@ -544,6 +580,19 @@ def cleaning_steps(
     return _report(file, decisions, log, ledger, None if out is None else str(out), changed)
 
 
+def opened_for_cleaning(config: DataConfig, cleaning: CleaningConfig, ledger: Ledger) -> CleanTable:
+    """The file of these settings; if some options are missing, the error names all of them."""
+
+    def reopened(other: DataConfig) -> DataConfig:
+        found = CleanTable(other, cleaning, Ledger(ANY_ROWS))
+        return msgspec.structs.replace(found.config, task=found.roles.schema.task)
+
+    try:
+        return CleanTable(config, cleaning, ledger)
+    except RejectedError as error:
+        refuse_completely(config, error, ledger, reopened)
+
+
 def _change(
     file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, number: int, record: Record
 ) -> tuple[Mapping[int, Any] | None, bool]:
@@ -551,12 +600,21 @@ def _change(
     values, line = record.values, record.line
     if why := decisions.dropped[number]:
         columns = file.roles.target if why in LABEL_CHANGES else file.roles.input
-        log.add(why, number, line, " | ".join(_shown(values[column]) for column in columns))
+        before = [_shown(values[column]) for column in columns]
+        if why == "empty":  # which one is missing
+            columns = (*file.roles.target, *file.roles.input)
+            before = [f"{file.columns[column]}: {_label(_shown(values[column] or ''))}" for column in columns]
+        log.add(why, number, line, " | ".join(before))
         return None, False
     cells = file.repaired(values)
     for column, value in cells.items():
-        was_damaged = _mapped(values[column], repaired) != values[column]
-        log.add("mojibake" if was_damaged else "line-ends", number, line, values[column], value)
+        if _mapped(values[column], repaired) != values[column]:
+            code = "mojibake"
+        elif isinstance(value, str) and value == values[column].strip():
+            code = "space"
+        else:
+            code = "line-ends"
+        log.add(code, number, line, values[column], value)
     if file.labeled:
         named = file.relabeled(values, decisions.names)
         cells |= named
@@ -590,8 +648,8 @@ def _report(
     remaining = decisions.counts()
     typos = {
         label: meant
-        for label, meant in merged_typos(remaining, (), 1).items()
-        if TIMES_RARER * remaining[label] <= remaining[meant]
+        for label, meant in merged_typos(remaining, (), 1, SHORT_TYPO).items()
+        if remaining[label] * (TIMES_RARER if _is_long(label, meant) else SHORT_TIMES) <= remaining[meant]
     }
     return CleanReport(
         str(file.path),
@@ -606,7 +664,34 @@ def _report(
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
         next=_next(file, out),
+        renaming=_renaming(file, dict(islice(typos.items(), MOST_TYPOS)), out),
     )
+
+
+def _is_long(*labels: str) -> bool:
+    return min(map(len, labels)) >= SHORTEST_TYPO
+
+
+def _renaming(file: CleanTable, typos: Mapping[str, str], out: str | None) -> tuple[str, ...]:
+    """The commands that write a table of these labels and clean the file with it; none if a table is in use."""
+    if not typos or file.cleaning.labels is not None:
+        return ()
+    place = _unused(Path(out or cleaned_name(str(file.path)) or file.path))
+    table = _unused(file.path.with_name(f"{file.path.stem}-labels.csv"))
+    rows = [",".join(_quoted(one) if set(one) & set(',"\n\r') else one for one in pair) for pair in typos.items()]
+    asked = " ".join([*typed_changes(file.cleaning), f"--labels {shlex.quote(str(table))}"])
+    flags = " ".join(typed_settings(file.config, READ_BY))
+    named = f"seqloom data clean {shlex.quote(str(file.path))} -o {shlex.quote(str(place))}"
+    return (
+        f"printf '%s\\n' {shlex.join(['from,to', *rows])} > {shlex.quote(str(table))}",
+        " ".join(filter(None, (named, flags, asked))),
+    )
+
+
+def _unused(path: Path) -> Path:
+    """The path, or with a number where it exists."""
+    names = chain([path], (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2)))
+    return next(name for name in names if not name.exists())
 
 
 def _next(file: CleanTable, out: str | None) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from seqloom.config.data import (
     SplitName,
 )
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.proposal import complete_remedy, typed_remedy
+from seqloom.data.proposal import refuse_completely
 from seqloom.data.readers.files import (
     Files,
     FileSums,
@@ -386,17 +386,7 @@ def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] =
     try:
         return _open_data(config, ledger, parts)
     except RejectedError as error:
-        remedy = complete_remedy(config, error, lambda other: _open_data(other, Ledger(ANY_ROWS), parts).config)
-        if len(remedy) <= len(error.remedy):  # the fix of the error is enough
-            raise
-        last = error.details[-1]
-        place = Place(**{name: last[name] for name in Place._fields})  # type: ignore[arg-type]  # as it was written
-        task = " (or another --task)" if "task" in remedy else ""
-        names = "; if the first row has column names, give --input NAME --target NAME" if "header" in remedy else ""
-        if "input" in remedy and config.reading.header and not names:
-            names = "; if the first row is not a header, also --no-header and column numbers"
-        fix = f"add {typed_remedy(config, remedy)}{task}{names}"
-        ledger.bad_file(str(last["code"]), str(last["text"]), place, fix, remedy)
+        refuse_completely(config, error, ledger, lambda other: _open_data(other, Ledger(ANY_ROWS), parts).config)
 
 
 def _open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...]) -> Dataset:

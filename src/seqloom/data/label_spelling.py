@@ -49,8 +49,10 @@ def merged_cases(counts: Counter[str], fixed: Collection[str]) -> Merged:
     return found
 
 
-def merged_typos(counts: Counter[str], fixed: Collection[str], most: int) -> Merged:
+def merged_typos(counts: Counter[str], fixed: Collection[str], most: int, shortest: int = SHORTEST_TYPO) -> Merged:
     """Map labels to a more frequent one that is at most `most` typing errors away.
+
+    Labels have at least `shortest` letters for each typing error.
 
     The labels that stay are more than `most` errors apart, as far as they are long enough to be compared.
 
@@ -61,7 +63,7 @@ def merged_typos(counts: Counter[str], fixed: Collection[str], most: int) -> Mer
     near: defaultdict[str, list[str]] = defaultdict(list)  # the labels that stay, by what is left of them
     for label in sorted(counts, key=_rank(counts, fixed)):
         compared = folded(label)
-        if not SHORTEST_TYPO * most <= len(compared) <= LONGEST_TYPO:
+        if not shortest * most <= len(compared) <= LONGEST_TYPO:
             continue
         parts = _shortened(compared, most)
         others = dict.fromkeys(other for part in parts for other in near.get(part, ()))

@@ -8,18 +8,23 @@ carries it (`RejectedError.remedy`). The remedies are tried one after the other 
 does not meet the next refusal only after the first is mended.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from seqloom.config.data import DataConfig
 from seqloom.config.options import typed_changes, with_flags
+from seqloom.data.problems import Ledger, Place
+from seqloom.data.readers.passages import MIXED, lines_in_windows
 from seqloom.data.values import Record, is_number
 from seqloom.errors import RejectedError, SeqloomError
 
 ROUNDS = 5  # encoding, delimiter, header, input and target
 NAME_WORDS = 3  # longer texts are not names of columns
+DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})\b")
 ENOUGH = 20  # rows from which values that repeat are told from those that do not
 
 
@@ -45,7 +50,55 @@ def complete_remedy(
         except SeqloomError:
             return {}
         else:
-            return given if config.task or not {"input", "target"} & given.keys() else given | {"task": opened.task}
+            return given if config.task or "input" not in given else given | {"task": opened.task}
+    return {}
+
+
+def refuse_completely(
+    config: DataConfig, error: RejectedError, ledger: Ledger, reopen: Callable[[DataConfig], DataConfig]
+) -> NoReturn:
+    """Raise the refusal with a fix that has all options with which the data opens; unchanged if they are not known.
+
+    A file in two encodings cannot be opened, but cleaned: its fix is the command for that, with these options.
+    """
+    last = error.details[-1]
+    place = Place(**{name: last[name] for name in Place._fields})  # type: ignore[arg-type]  # as it was written
+    if mixed := in_two_encodings(config, error):
+        readable = Ledger.of(with_flags(config, _remedy_of_mixed(mixed, reopen)))
+        fix = readable.or_clean("save the whole file as UTF-8", place.path)
+        ledger.bad_file("enc.mixed", str(last["text"]), place, fix)
+    remedy = complete_remedy(config, error, reopen)
+    if len(remedy) <= len(error.remedy):  # the fix of the error is enough
+        raise error
+    task = " (or another --task)" if "task" in remedy else ""
+    names = "; if the first row has column names, give --input NAME --target NAME" if "header" in remedy else ""
+    if "input" in remedy and config.reading.header and not names:
+        names = "; if the first row is not a header, also --no-header and column numbers"
+    fix = f"add {typed_remedy(config, remedy)}{task}{names}"
+    ledger.bad_file(str(last["code"]), str(last["text"]), place, fix, remedy)
+
+
+def in_two_encodings(config: DataConfig, error: RejectedError) -> DataConfig | None:
+    """The settings that read a file with lines in UTF-8 and in Windows-1252, if it was refused for these; else None."""
+    last, known = error.details[-1], config.reading.encoding == MIXED
+    if (
+        known
+        or last["code"] not in ("enc.mixed", "enc.utf8")
+        or not lines_in_windows(Path(str(last["path"])), Ledger())
+    ):
+        return None
+    return msgspec.structs.replace(config, reading=msgspec.structs.replace(config.reading, encoding=MIXED))
+
+
+def _remedy_of_mixed(config: DataConfig, reopen: Callable[[DataConfig], DataConfig]) -> dict[str, Any]:
+    """The settings that such a file needs besides; empty if there are none, or if they are not clear."""
+    try:
+        reopen(config)
+    except RejectedError as error:
+        found = complete_remedy(config, error, reopen)
+        return {name: value for name, value in found.items() if name != "task"}  # cleaning does not depend on it
+    except SeqloomError:
+        pass
     return {}
 
 
@@ -76,13 +129,20 @@ class ColumnLook(NamedTuple):
     words: float  # mean words of a value
     repeats: bool  # whether half of the values, or more, occur elsewhere too
     numeric: bool
+    dated: bool  # whether all values are dates, which are no input and no target
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it may be a label or a number to predict."""
+        return self.words < 2 and (self.repeats or self.numeric) and not self.dated
 
 
 def look_at(number: int, sample: Sequence[Record]) -> ColumnLook:
     """What the first values of a column look like."""
     cells = [str(row.values[number]) for row in sample]
     words = sum(len(cell.split()) for cell in cells) / max(1, len(cells))
-    return ColumnLook(number, words, 2 * len(set(cells)) <= len(cells), all(map(is_number, cells)))
+    dated = bool(cells) and all(map(DATE.match, cells))
+    return ColumnLook(number, words, 2 * len(set(cells)) <= len(cells), all(map(is_number, cells)), dated)
 
 
 def likely_columns(
@@ -98,7 +158,7 @@ def likely_columns(
         sample: the first rows.
         target: whether there is a target among them.
     """
-    looks = [look_at(number, sample) for number in free]
+    looks = [look for look in (look_at(number, sample) for number in free) if not look.dated]
     if not target:
         texts = [look.number for look in looks if not look.numeric]
         return (texts, None) if len(texts) == 1 else ([], None)
@@ -106,8 +166,16 @@ def likely_columns(
         first, second = looks
         swapped = not second.numeric and (first.numeric or second.words > 2 * first.words)
         return ([second.number], first.number) if swapped else ([first.number], second.number)
-    targets = [look for look in looks if look.words < 2 and (look.repeats or look.numeric)]
+    targets = [look for look in looks if look.is_target]
     texts = [look.number for look in looks if look.words >= 2 and not look.numeric]
     if len(targets) == 1 and 1 <= len(texts) <= 2 and len(texts) + 1 == len(looks) and len(sample) >= ENOUGH:
         return texts, targets[0].number
     return [], None
+
+
+def likely_target(free: Sequence[int], sample: Sequence[Record]) -> int | None:
+    """The column that is likely the target: the only one, or the only one that may be; None if that is not clear."""
+    found = [look.number for look in (look_at(number, sample) for number in free) if look.is_target]
+    if len(free) == 1:
+        return free[0]
+    return found[0] if len(found) == 1 and len(sample) >= ENOUGH else None

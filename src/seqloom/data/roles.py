@@ -26,7 +26,7 @@ from seqloom.data.kinds.text import SOURCES, TEXTS, PairInput, TextInput, Triple
 from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.proposal import likely_columns, look_at, looks_like_row
+from seqloom.data.proposal import likely_columns, likely_target, look_at, looks_like_row
 from seqloom.data.readers.folders import SPLIT_NAMES
 from seqloom.data.schema import INPUT_KINDS, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
@@ -113,7 +113,9 @@ class ColumnFinder:
         given = [self.columns.index(name) for name in self.config.target if name in self.columns]
         free = [number for number in range(len(self.columns)) if number not in given or not target]
         if given and target:
-            return {"input": (self.columns[free[0]],)} if len(free) == 1 else {}
+            texts = [look.number for look in (look_at(number, self.sample) for number in free) if look.words >= 2]
+            likely = free if len(free) == 1 else texts
+            return {"input": (self.columns[likely[0]],)} if len(likely) == 1 else {}
         inputs, wanted = likely_columns(free, self.sample, target=target)
         found = {"input": tuple(self.columns[number] for number in inputs)} if inputs else {}
         return found if wanted is None else found | {"target": (self.columns[wanted],)}
@@ -157,10 +159,10 @@ def find_input(finder: ColumnFinder, needs: "Needs") -> tuple[int, ...]:
         finder.refuse(text, "give column numbers, such as --input 1 --target 2", finder.remedy(target=needs.has_target))
     if found is None:
         row = looks_like_row(finder.columns, finder.sample)
-        remedy = {"header": False} if row else finder.remedy(target=needs.has_target)
-        others = [name for name in finder.columns if name not in finder.config.target]
-        if finder.config.target and len(others) == 1:  # the only one besides the given target
-            fix = f"use --input '{escaped(others[0])}'"
+        likely = finder.remedy(target=needs.has_target)
+        remedy = {"header": False} if row else likely
+        if finder.config.target and likely and not row:  # the only one besides the given target
+            fix = f"use --input {shlex.quote(escaped(likely['input'][0]))}"
         else:
             fix = f"give --input NAME --target NAME, or --no-header if this is a row: {shown(finder.columns)}"
         finder.refuse(f"there is no column '{TEXTS[0]}'; found {finder.known()}", fix, remedy)
@@ -348,8 +350,13 @@ def _missing(finder: ColumnFinder, inputs: tuple[int, ...], wanted: str) -> NoRe
     """Raise RejectedError: there is no target column."""
     others = [name for number, name in enumerate(finder.columns) if number not in inputs]
     near = flagged(did_you_mean(wanted, others), "--target") if others else ""
-    fix = near or "give --target NAME, or --task lm for a language model of the text"
-    finder.refuse(f"there is no column '{wanted}'; found {finder.known()}", fix)
+    kept = (*IDS, *SPLIT_COLUMNS)
+    free = [number for number, name in enumerate(finder.columns) if name in others and name.lower() not in kept]
+    likely = None if near or not free else likely_target(free, finder.sample)
+    name = "NAME" if likely is None else shlex.quote(escaped(finder.columns[likely]))
+    fix = near or f"give --target {name}, or --task lm for a language model of the text"
+    remedy = None if likely is None else {"target": (finder.columns[likely],)}
+    finder.refuse(f"there is no column '{wanted}'; found {finder.known()}", fix, remedy)
 
 
 def _is_series(finder: ColumnFinder, targets: tuple[int, ...], kind: InputKind) -> bool:

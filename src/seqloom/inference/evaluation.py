@@ -189,7 +189,10 @@ def own_data(run: RunData | None, part: SplitName) -> EvaluationSource:
     If training skipped bad rows, so does an evaluation on train or dev. The test set was not read by training.
     """
     if run is None:
-        raise ConfigError("a model folder contains no data", fix="give a file with targets, or the run folder")
+        raise ConfigError(
+            "a model folder contains no data",
+            fix="give a file with targets, or the run folder that the model comes from",
+        )
     decided = run.config.data.bad_rows.skip_bad_rows and part != "test"
     return narrowed(run.config.data, part)._replace(messages=run.messages).under(ANY_ROWS if decided else None)
 

@@ -13,7 +13,7 @@ SAMPLES = 2  # of a validation that is the best so far
 GAP = " · "
 LOSS = "loss"
 PROMPT_END = "|"  # between a prompt and what a model writes
-KEPT = "kept, within one standard error of the best"  # the mark of a validation whose weights replace better ones
+KEPT = "kept"  # the mark of a validation whose weights replace better ones
 
 
 class ProgressFacts:

@@ -459,14 +459,20 @@ def measured_line(resolved: Resolved, device: Device, machine: Processor) -> str
 
     The estimate itself does not depend on the load of the machine, because it decides about size and epochs.
     """
+    config = resolved.config.training
+    estimate = Pace.of(resolved.config.model, config, resolved.prepared, machine).seconds(config.duration)
+    return trial_line(resolved, device, machine, estimate)
+
+
+def trial_line(resolved: Resolved, device: Device, machine: Processor, estimate: float) -> str:
+    """The same for an estimate of several runs, of which this one is tried."""
     config, model = resolved.config.training, resolved.config.model
     if isinstance(config.duration, SecondsConfig) or config.compile or config.strengths:
         return ""
-    pace = Pace.of(model, config, resolved.prepared, machine)
-    estimate = pace.seconds(config.duration)
     if estimate < LONG_ENOUGH or model.parameters() > MOST_WEIGHTS:
         return ""
-    factor = statistics.median(timed_steps(resolved, device, tries=TRIES, patience=PATIENCE / 5)) / pace.step
+    usual = Pace.of(model, config, resolved.prepared, machine).step
+    factor = statistics.median(timed_steps(resolved, device, tries=TRIES, patience=PATIENCE / 5)) / usual
     if 1 / FAR < factor < FAR:
         return ""
     speed = "slower, or busy" if factor > 1 else "faster"

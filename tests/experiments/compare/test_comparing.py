@@ -16,6 +16,7 @@ import seqloom
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit
 from seqloom.config.training import EpochsConfig, NewtonConfig
 from seqloom.errors import ConfigError
+from seqloom.experiments.compare import comparison
 from seqloom.experiments.compare.comparison import run_comparison, usual
 from seqloom.experiments.compare.plan import (
     Budget,
@@ -27,6 +28,7 @@ from seqloom.experiments.compare.plan import (
     RunEnded,
     RunStarted,
 )
+from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.compare.runs import resolved_run, run_evaluation
 from seqloom.experiments.compare.winner import best_run, require_shippable, ship_winner
@@ -106,6 +108,40 @@ def test_what_is_added_and_how_long_all_runs_take_is_told_before_the_first_one(d
     assert isinstance(started, ComparisonStarted)
     assert "baseline: linear, trained beside the named models to compare them with" in started.messages
     assert started.messages[-1].startswith("estimated time of all runs: about ")
+
+
+def test_the_estimate_says_how_many_runs_share_how_many_cores(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    asked = plan(data, tmp_path / "compared", models=("bag",), device="cpu")
+    monkeypatch.setattr(comparison, "trial_line", lambda *_: "busy")
+    lines = {jobs: comparison.RunTimes(asked, asked.entries(), jobs).estimate() for jobs in (1, 2, 4)}
+    assert ", one at a time on " in lines[1][0] and lines[1][1] == "busy"
+    assert lines[2][0].endswith(", 2 at a time on 2 cores") and lines[4][0].endswith(", 4 at a time on 2 cores")
+    two, four = (comparison.RunTimes(asked, asked.entries(), jobs) for jobs in (2, 4))
+    assert two.abreast == four.abreast == 2, "more runs than cores do not end sooner"
+
+
+def test_the_time_that_remains_follows_the_runs_that_have_ended(data: Path, tmp_path: Path) -> None:
+    asked = plan(data, tmp_path / "compared", models=("bag", "linear"), seeds=3, device="cpu")
+    now = 0.0
+    times = comparison.RunTimes(asked, asked.entries(), 2, lambda: now)
+
+    def ended(name: str, seed: int) -> RunEnded:
+        found = times.follow(RunEnded(PlannedModel(name, seed), 0.9, 1.0, metric="accuracy"))
+        assert isinstance(found, RunEnded)
+        return found
+
+    times.follow(RunStarted(PlannedModel("linear", 0), ""))
+    assert ended("linear", 0).seconds_left is None  # it is solved, and says nothing about the others
+    times.follow(RunStarted(PlannedModel("bag", 0), ""))
+    now = 80.0
+    times.follow(RunStarted(PlannedModel("bag", 1), ""))
+    now = 100.0
+    first = ended("bag", 0)  # 100 seconds; of the other two, 20 have passed
+    assert (first.runs_left, first.seconds_left) == (4, pytest.approx((200 - 20) / 2))
+    assert told(first).lines == ("bag-0: accuracy 0.9 after 1 s; 4 runs left, about 2 min",)
 
 
 def test_every_model_and_the_baseline_are_trained_with_every_seed(done: Done) -> None:

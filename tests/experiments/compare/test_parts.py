@@ -26,7 +26,7 @@ from seqloom.experiments.compare.comparison import baseline_of, changes
 from seqloom.experiments.compare.costs import _Counting
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonStarted, scaled
 from seqloom.experiments.compare.progress import told
-from seqloom.experiments.compare.results import Comparison, Cost, Spread
+from seqloom.experiments.compare.results import Comparison, Cost, LeakCount, Spread
 from seqloom.experiments.compare.statistics import MOST_MORE, Margin, SeedSpread, Tables, added, resampled
 from seqloom.experiments.compare.verdicts import ComparedScores, by_length, count_leaks
 from seqloom.report.numbers import duration
@@ -202,6 +202,35 @@ def test_an_undecided_pair_names_seeds_rows_and_time_in_text_page_and_json() -> 
     assert all(f"undecided: {said}" in shown for shown in (found.text(250), found.html()))
     plain = found.to_json()["pairs"][0]
     assert (plain["verdict"], plain["more_seeds"]) == ("undecided", pair.more_seeds)
+
+
+def test_the_winner_comes_first_and_what_is_true_of_several_pairs_is_said_once() -> None:
+    found = weighed({"small": 0.0, "large": 0.0, "other": 0.0})
+    pairs = tuple(
+        msgspec.structs.replace(one, verdict="undecided", more_seeds=None, rows_needed=None) for one in found.pairs
+    )
+    found = msgspec.structs.replace(found, pairs=pairs)
+    best, *rest = [one.name for one in found.models]
+    assert found.sentence().startswith("The cheapest model that is not significantly worse is small (100 parameters).")
+    assert f"Undecided between {best} and {rest[0]} or {rest[1]}: neither 10 more seeds" in found.sentence()
+    text = " ".join(found.text(250).split())
+    assert text.count("90 times the rows") == 2, "in the sentence and below the pairs"
+    assert "Undecided without a number: neither 10 more seeds nor 90 times the rows would decide." in text
+
+
+def test_a_terminal_shows_one_p_value_for_each_pair_and_a_page_all() -> None:
+    found = weighed({"small": 0.0, "large": 0.02})
+    names = ["p (equal)", "p (seeds and examples)", "p (examples)", "p (McNemar)"]
+    assert "p (Holm)" in found.text(250) and not any(name in found.text(250) for name in names)
+    assert all(name in found.html() for name in ["p (Holm)", *names])
+
+
+def test_rows_that_leak_have_a_heading_only_if_there_are_some() -> None:
+    found, title = weighed({"small": 0.0, "large": 0.02}), "Evaluated rows that are in the training set"
+    none = LeakCount(split="dev", rows=100, exact=0, near=0, compared=100)
+    assert title not in msgspec.structs.replace(found, leak=none).text()
+    some = msgspec.structs.replace(none, exact=1, samples=(("a b", "a b"),))
+    assert title in msgspec.structs.replace(found, leak=some).text()
 
 
 def test_two_seeds_are_enough_for_90_against_29() -> None:

@@ -285,6 +285,11 @@ def test_the_command_that_ships_the_winner_repeats_the_same_comparison(
         return iter(())
 
     monkeypatch.setattr(seqloom.cli.compare, "_reports", told)
+    done = next_commands(
+        plan, weighed(0.5, small=0.9, large=0.8), first, has_test=True, shipped=tmp_path / "best"
+    )  # then nothing ships it again
+    assert not any("--ship" in one for one in done) and str(tmp_path / "best") in done[0]
+    assert done[1].endswith("--split test") and "small-0" in done[1]
     words = shlex.split(command)
     ended = CliRunner().invoke(app, words[1:])
     assert ended.exit_code == 0, ended.output
@@ -327,7 +332,7 @@ def test_a_comparison_that_the_shell_cannot_repeat_has_no_command_to_ship_it(
 def test_only_an_interruption_is_a_keyboard_interrupt(
     why: Any, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparing, "run_comparison", lambda *_: iter([ComparisonEnded(why, None, 4)]))
+    monkeypatch.setattr(comparing, "run_comparison", lambda *_, **__: iter([ComparisonEnded(why, None, 4)]))
     with pytest.raises(error) as raised:
         seqloom.compare("questions", out=tmp_path / "out", models=["cnn"])
     assert error is KeyboardInterrupt or "free disk space" in str(raised.value)

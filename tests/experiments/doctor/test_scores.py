@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -374,3 +375,22 @@ def test_the_linear_baseline_scores_as_the_recipe_trained_by_hand(
 
 def validations(run: Path) -> list[dict[str, Any]]:
     return [record for record in RunFolder(run).metrics() if record["kind"] == "validation"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "scored"), [(600, 180), (100, 30)])
+def test_a_small_dev_set_is_scored_completely_and_one_that_is_too_small_is_told(
+    rows: int, scored: int, tmp_path: Path
+) -> None:
+    path = rare(tmp_path / "rare.csv", rows)
+    settings: dict[str, Any] = {"dev_size": 0.3, "test_size": 0.0, "batch_tokens": 12, "lr": 0.03}
+    diagnosed = trained(tmp_path / "run", path, model="bag", size="nano", epochs=8, **settings)
+    names = [name for name, _ in diagnosed.scores]
+    assert diagnosed.scored_on == "the dev set"
+    if scored >= scoring.ROWS:
+        assert {"always predicting 'no'", "the recipe linear"} <= set(names) and diagnosed.scores_compared
+        return
+    assert names == ["this run"] and not diagnosed.scores_compared
+    assert any("at least 50 rows" in text for text in diagnosed.messages)
+    assert replace(diagnosed, findings=()).verdict == "the scores could not be compared with baselines (see Notes)"
+    assert replace(diagnosed, findings=()).text().splitlines()[1].startswith("?")

@@ -215,7 +215,10 @@ class DuplicateRows(NamedTuple):
                     f"{'is' if near == 1 else 'are'} nearly the same as a row in {first}; "
                     f"the first is similar to the one {beside(place, twin)}"
                 )
-                fix = f"if they are copies, remove them from {first}; otherwise scores on {second} are too optimistic"
+                removed = f"if they are copies, remove them from {first}"
+                if place.path == twin.path:  # it cleans one file
+                    removed = ledger.or_clean(removed, place.path, "--repeats near")
+                fix = f"{removed}; otherwise scores on {second} are too optimistic"
                 ledger.warn("leak.near", text, place, fix, count=near)
 
 
@@ -244,6 +247,11 @@ def _compared(texts: Iterable[str]) -> str:
     return "\x1f".join(map(folded, texts))
 
 
+def compared_texts(texts: Iterable[str]) -> str:
+    """The same as far as near duplicates are compared."""
+    return _compared(texts)[:LONGEST]
+
+
 class _Row(NamedTuple):
     """The stored part of a row: about two kilobytes for any size."""
 
@@ -254,7 +262,7 @@ class _Row(NamedTuple):
     @classmethod
     def of(cls, kind: InputKind, example: Example) -> "_Row":
         if texts := kind.texts(example.input):
-            return cls(_compared(texts)[:LONGEST], " | ".join(texts)[:LONGEST], example.place)
+            return cls(compared_texts(texts), " | ".join(texts)[:LONGEST], example.place)
         return cls(None, f"array {' x '.join(map(str, np.shape(example.input)))}", example.place)
 
 

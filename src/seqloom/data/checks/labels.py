@@ -29,8 +29,9 @@ LOOK_ALIKES = str.maketrans(
     "ABEKMHOPCTYXIJSaeopcyxijshdqwABEZHIKMNOPTYXovai",
 )
 TIMES_RARER = 50  # a typo is at least this much rarer than the correct label
-RARE_SHARE = 0.001
-SHORTEST_TYPO = 4  # letters: shorter labels are often similar on purpose
+RARE_SHARE, RARE_ROWS = 0.001, 5  # and it has at most this share of the rows, or so few of them
+SHORTEST_TYPO = 4  # letters: shorter labels are often similar on purpose,
+SHORT_TYPO, SHORT_TIMES = 3, 100  # unless one is far rarer; then they are only told
 LONGEST_TYPO = 64  # letters: the search makes a copy of the label for each of its letters
 LONGEST_SHOWN = 64  # letters of a label in a message
 
@@ -114,7 +115,8 @@ def find_spellings(
     typos = dict(_typos(counts))
     for label, meant in typos.items():
         text = f"label {shown[label]} may be a typo of {shown[meant]}"
-        fix = advice(f"correct it if {quoted(meant)} is meant", places[label].path, "--typo-distance 1")
+        by = "--typo-distance 1" if min(len(label), len(meant)) >= SHORTEST_TYPO else BY_TABLE
+        fix = advice(f"correct it if {quoted(meant)} is meant", places[label].path, by)
         ledger.warn("label.rare", text, places[label], fix, counts[label])
     return odd | set(typos)
 
@@ -138,18 +140,23 @@ def _strange_letter(label: str) -> str:
 
 def _typos(counts: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield rare labels that are one typing error away from a frequent one, and the frequent one."""
-    limit = max(1.0, RARE_SHARE * counts.total())
+    limit = max(RARE_ROWS, RARE_SHARE * counts.total())
     shortened: defaultdict[str, list[str]] = defaultdict(list)
     for label, count in counts.items():
-        if count >= TIMES_RARER and SHORTEST_TYPO <= len(label) <= LONGEST_TYPO:
+        if count >= TIMES_RARER and SHORT_TYPO <= len(label) <= LONGEST_TYPO:
             for variant in _variants(label):
                 shortened[variant].append(label)
     for label, count in counts.items():
-        if count <= limit and SHORTEST_TYPO <= len(label) <= LONGEST_TYPO:
+        if count <= limit and SHORT_TYPO <= len(label) <= LONGEST_TYPO:
             near = {meant for variant in _variants(label) for meant in shortened.get(variant, ())}
-            meant = [one for one in near if counts[one] >= TIMES_RARER * count and is_typo(label, one)]
+            meant = [one for one in near if counts[one] >= times_rarer(label, one) * count and is_typo(label, one)]
             if meant:
                 yield label, min(meant, key=lambda one: (-counts[one], one))
+
+
+def times_rarer(label: str, meant: str) -> int:
+    """How much rarer a label must be to be told as a typo of another one."""
+    return TIMES_RARER if min(len(label), len(meant)) >= SHORTEST_TYPO else SHORT_TIMES
 
 
 def _variants(label: str) -> set[str]:

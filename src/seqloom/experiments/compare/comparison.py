@@ -5,6 +5,8 @@ the models: `linear` if the task has it, else `bag`, `mlp`, or the recipe with t
 """
 
 import math
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -38,6 +40,7 @@ from seqloom.experiments.compare.plan import (
     Measuring,
     PlannedModel,
     RunEnded,
+    RunStarted,
 )
 from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost
@@ -58,6 +61,7 @@ from seqloom.training.estimate import Pace, Processor
 from seqloom.training.learning_rate import STEPS, default_epochs, training_tokens
 from seqloom.training.request import RunRequest, is_solved, requested
 from seqloom.training.resolve import Resolved, resolve
+from seqloom.training.run import trial_line
 
 ASKED, LINES = "comparison.json", "results.jsonl"
 BASELINES = ("linear", "bag", "mlp")  # the first that the task has
@@ -156,17 +160,20 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     return float(tokens * default_epochs(tokens, STEPS))
 
 
-def run_comparison(plan: ComparisonPlan, jobs: int = 1) -> Iterator[ComparisonReport]:
-    """Start or resume a comparison; yields its events. At the last one, `ComparisonEnded`, the results are written."""
+def run_comparison(plan: ComparisonPlan, jobs: int = 1, *, ship: Path | None = None) -> Iterator[ComparisonReport]:
+    """Start or resume a comparison; yields its events. At the last one, `ComparisonEnded`, the results are written.
+
+    `ship` is where the caller then leaves the model of the winner, for the commands of the next steps.
+    """
     require_jobs(jobs)
     new = [folder for folder in (plan.folder, *plan.folder.parents) if not folder.exists()]
     try:
-        yield from _held_comparison(plan, jobs, unused=is_unused(plan.folder))
+        yield from _held_comparison(plan, jobs, ship, unused=is_unused(plan.folder))
     finally:
         remove_empty(new)  # those that remain after an error in the data or the options
 
 
-def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterator[ComparisonReport]:
+def _held_comparison(plan: ComparisonPlan, jobs: int, ship: Path | None, *, unused: bool) -> Iterator[ComparisonReport]:
     with hold(plan.folder):
         try:
             opening = OpenedComparison(plan)
@@ -178,14 +185,15 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        said = (*opening.said, *estimated_time(plan, waiting, max(1, abreast)))
+        times = RunTimes(plan, waiting, max(1, abreast))
+        said = (*opening.said, *times.estimate())
         yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), said, abreast)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
             for report in together(plan, waiting, jobs) if abreast > 1 else alone:
                 _write_lines(plan)
-                yield report
+                yield times.follow(report)
                 # a comparison needs all of its runs
                 if isinstance(report, RunEnded) and report.problem:
                     raise ConfigError(f"{report.entry.name}: {report.problem}", fix="fix that, or leave the model out")
@@ -193,22 +201,73 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, *, unused: bool) -> Iterat
             yield ComparisonEnded(interruption.why, None, interruption.exit_code)
             return
         yield Measuring(len(plan.models))
-        yield ComparisonEnded("done", _weigh(opening), 0)
+        yield ComparisonEnded("done", _weigh(opening, ship), 0)
 
 
-def estimated_time(plan: ComparisonPlan, waiting: Sequence[PlannedModel], jobs: int) -> tuple[str, ...]:
-    """A line with the estimated time of runs on a CPU; models that newton solves take seconds and do not count."""
-    machine = machine_of(plan.chosen_device())
-    if machine is None:
-        return ()
-    share, seconds = Processor(max(1, machine.cores // jobs)), 0.0
-    for name, runs in Counter(entry.model for entry in waiting).items():
-        resolved, _ = resolved_run(plan, PlannedModel(name, 0))
-        model, training = resolved.config.model, resolved.config.training
-        if not training.strengths:
-            seconds += runs * Pace.of(model, training, resolved.prepared, share).seconds(training.duration)
-    total = f"estimated time of all runs: about {rounded_duration(seconds / jobs)} on {machine}"
-    return (total,) if seconds else ()
+class RunTimes:
+    """The time that runs take: estimated before the first one, then by those that have ended.
+
+    Args:
+        plan: the comparison.
+        waiting: the runs that are left.
+        jobs: how many are trained at the same time.
+        clock: the time in seconds.
+    """
+
+    def __init__(
+        self,
+        plan: ComparisonPlan,
+        waiting: Sequence[PlannedModel],
+        jobs: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.plan, self.left, self.jobs, self.clock = plan, list(waiting), jobs, clock
+        self.device = plan.chosen_device()
+        self.machine = machine_of(self.device)
+        cores = os.cpu_count() or 1
+        self.abreast = min(jobs, cores)  # more share the same cores
+        # as many as a worker uses
+        self.share = Processor(max(1, cores // jobs)) if jobs > 1 or self.machine is None else self.machine
+        self.begun: dict[PlannedModel, float] = {}
+        self.spent = self.expected = 0.0  # seconds of ended runs, and what was expected for them
+        self.first = {name: resolved_run(plan, PlannedModel(name, 0))[0] for name in {one.model for one in waiting}}
+        self.seconds = {name: self._seconds(resolved) for name, resolved in self.first.items()}  # of a run
+
+    def _seconds(self, resolved: Resolved) -> float:
+        """The seconds of a run; those of newton do not count, and on a GPU all runs count the same."""
+        training = resolved.config.training
+        if training.strengths or self.machine is None:
+            return 0.0 if training.strengths else 1.0
+        return Pace.of(resolved.config.model, training, resolved.prepared, self.share).seconds(training.duration)
+
+    def estimate(self) -> tuple[str, ...]:
+        """The estimated time of all runs on a CPU, and what a few trial steps say if that is far from it."""
+        seconds = sum(self.seconds[entry.model] for entry in self.left) / self.abreast
+        if self.machine is None or not seconds:
+            return ()
+        counted_runs = Counter(entry.model for entry in self.left)
+        longest = max(counted_runs, key=lambda name: counted_runs[name] * self.seconds[name])
+        trial = trial_line(self.first[longest], self.device, self.machine, seconds)
+        number, cores = self.jobs if self.jobs > 1 else "one", Processor(self.abreast * self.share.cores)
+        told = f"estimated time of all runs: about {rounded_duration(seconds)}, {number} at a time on {cores}"
+        return (told, *([trial] if trial else []))
+
+    def follow(self, report: RunStarted | RunEnded) -> RunStarted | RunEnded:
+        """The event of a run; at its end with the time that the others still need."""
+        if isinstance(report, RunStarted):
+            self.begun[report.entry] = self.clock()
+            return report
+        now, expected = self.clock(), self.seconds[report.entry.model]
+        self.left.remove(report.entry)
+        began = self.begun.pop(report.entry, None)
+        if expected and began is not None:
+            self.spent, self.expected = self.spent + now - began, self.expected + expected
+        seconds = None
+        if self.expected:
+            whole = self.spent / self.expected * sum(self.seconds[entry.model] for entry in self.left)
+            done = sum(now - began for entry, began in self.begun.items() if self.seconds[entry.model])
+            seconds = max(0.0, whole - done) / self.jobs  # a run that shares its core took longer already
+        return report._replace(runs_left=len(self.left), seconds_left=seconds)
 
 
 def _write_lines(plan: ComparisonPlan) -> None:
@@ -220,7 +279,7 @@ def _write_lines(plan: ComparisonPlan) -> None:
     append_lines(path, [{"kind": "run", **msgspec.to_builtins(facts)} for facts in found])
 
 
-def _weigh(opening: OpenedComparison) -> Comparison:
+def _weigh(opening: OpenedComparison, ship: Path | None) -> Comparison:
     """The results, which are also written to the folder."""
     plan = opening.plan
     runs: dict[str, list[RunEvaluation]] = {name: [] for name in plan.models}
@@ -250,7 +309,7 @@ def _weigh(opening: OpenedComparison) -> Comparison:
     # The tokenizer of the training data, which the baseline is learned from, is that of the first model.
     rows = opening.first.prepared if plan.split == "dev" else models[opening.first_model].own_rows(plan.split)
     comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, rows))
-    commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test)
+    commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test, shipped=ship)
     comparison = msgspec.structs.replace(comparison, commands=commands)
     plan.write(comparison)
     return comparison
@@ -437,7 +496,7 @@ def compare(
         device=device,
     )
     watch = watcher(show, told)
-    for report in run_comparison(plan, jobs):
+    for report in run_comparison(plan, jobs, ship=None if ship is None else Path(ship)):
         if watch is not None:
             watch(report)
     assert isinstance(report, ComparisonEnded), "the last report"

@@ -191,6 +191,9 @@ class RunEnded(NamedTuple):
     score: float | None
     seconds: float
     problem: str = ""
+    metric: str = ""  # of the score
+    runs_left: int = 0
+    seconds_left: float | None = None  # by the runs that have ended; None if that is not known
 
 
 class Measuring(NamedTuple):

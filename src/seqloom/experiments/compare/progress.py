@@ -2,7 +2,7 @@
 
 from seqloom.experiments.compare.plan import ComparisonReport, ComparisonStarted, Measuring, RunEnded, RunStarted
 from seqloom.experiments.progress import Told
-from seqloom.report.numbers import duration, number
+from seqloom.report.numbers import counted, duration, number, rounded_duration
 
 
 def told(report: ComparisonReport) -> Told:
@@ -17,8 +17,12 @@ def told(report: ComparisonReport) -> Told:
         case RunStarted():
             return Told((f"{report.entry.name}: {report.message}",))
         case RunEnded():
-            score = "" if report.score is None else f"{number(report.score)} after {duration(report.seconds)}"
-            return Told((f"{report.entry.name}: {score or report.problem}",), finished=1)
+            if report.score is None:
+                return Told((f"{report.entry.name}: {report.problem}",), finished=1)
+            score = f"{report.metric} {number(report.score)} after {duration(report.seconds)}"
+            time = "" if report.seconds_left is None else f", about {rounded_duration(report.seconds_left)}"
+            more = f"; {counted(report.runs_left, 'run')} left{time}" if report.runs_left else ""
+            return Told((f"{report.entry.name}: {score}{more}",), finished=1)
         case Measuring():
             return Told((f"measuring speed and memory of {report.models} models",))
     return Told()

@@ -14,6 +14,7 @@ from seqloom.report.document import (
     CodeBlock,
     Details,
     Document,
+    DocumentBlock,
     Heading,
     Pictures,
     Shown,
@@ -150,10 +151,26 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def row(self, seconds: float) -> list[TableCell]:
         """A row of the table of pairs; `seconds` is the training time of one more seed."""
-        verdict = f"undecided: {self.needs(seconds)}" if self.verdict == "undecided" else self.verdict
+        verdict: str = self.verdict
+        if self.verdict == "undecided" and not self.is_hopeless:
+            verdict = f"undecided: {self.needs(seconds)}"
         inside = f"{signed(self.difference.low)} to {signed(self.difference.high)}"
-        chances = map(probability, (self.p_adjusted, self.p_equal, self.p, self.p_examples))
-        return [f"{self.one} - {self.other}", signed(self.difference.value), verdict, inside, *chances]
+        return [self.names, signed(self.difference.value), verdict, inside, probability(self.p_adjusted)]
+
+    def chances(self) -> list[TableCell]:
+        """A row of the table of all p-values."""
+        every = (self.p_adjusted, self.p_equal, self.p, self.p_examples, self.p_mcnemar)
+        return [self.names, *map(probability, every)]
+
+    @property
+    def names(self) -> str:
+        """Both models, as the difference of their scores."""
+        return f"{self.one} - {self.other}"
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether neither more seeds nor more rows would decide the pair, if it is undecided."""
+        return self.more_seeds is None and self.rows_needed is None
 
     def needs(self, seconds: float) -> str:
         """What would decide the pair, as text."""
@@ -164,18 +181,16 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.rows_needed is not None:
             ways.append(f"about {self.rows_needed:,} rows to evaluate on")
         if not ways:
-            return (
-                "neither 10 more seeds nor 90 times the rows would decide; choose the cheaper one, or call larger "
-                "differences equal with --margin"
-            )
+            return f"{HOPELESS}; choose the cheaper one, or call larger differences equal with --margin"
         return f"{' or '.join(ways)} would decide"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], word: str = "and") -> str:
     """Names in a sentence: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
+HOPELESS = "neither 10 more seeds nor 90 times the rows would decide"
 ONE_SEED = (
     "With one seed there is no verdict: use --seeds 3. The intervals are over examples only; with other seeds "
     "the order may change."
@@ -335,19 +350,17 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
                 f"next, {second.name}, by {number(abs(gap.value))} (95 %: {inside}).{self._instead()}"
             )
-        parts = [
-            *self._undecided(),
-            f"The best score on the {self.split} set is that of {best.name}: {self._scored(best)}.",
-        ]
+        parts = [f"The best score on the {self.split} set is that of {best.name}: {self._scored(best)}."]
+        parts += self._undecided()
         if worse := [one.name for one in self.models if one not in self.rivals]:
             parts.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
         cheapest = self.cheapest
         if cheapest is None or cheapest not in self.rivals:  # their training diverged
-            return " ".join(parts) + self._instead()
+            return " ".join([self._instead().strip(), *parts]).strip()
         cost = f"{cheapest.parameters:,} parameters"
         if cheapest.cost is not None:
             cost = f"{duration(cheapest.cost.latency.median / 1000)} per prediction, {cost}"
-        return " ".join([*parts, f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."])
+        return " ".join([f"The cheapest model that is not significantly worse is {cheapest.name} ({cost}).", *parts])
 
     def _instead(self) -> str:
         """Which model wins if the training of the best and its rivals diverged."""
@@ -371,9 +384,11 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         said = []
         if equal := [name for name, pair in pairs.items() if pair.verdict == "equal"]:
             said.append(f"{_listed([best, *equal])} are equal within {number(self.margin)} {self.metric}.")
+        needs: dict[str, list[str]] = {}  # each is said once, with all models that it is true of
         for name, pair in pairs.items():
             if pair.verdict == "undecided":
-                said.append(f"Undecided between {best} and {name}: {pair.needs(self.seed_seconds)}.")
+                needs.setdefault(pair.needs(self.seed_seconds), []).append(name)
+        said += [f"Undecided between {best} and {_listed(names, 'or')}: {needed}." for needed, names in needs.items()]
         return said
 
     def to_pandas(self) -> Any:
@@ -418,6 +433,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             "may exclude 0 although the verdict is undecided."
         )
         leaks = () if self.leak is None else self.leak.samples
+        hopeless = any(one.verdict == "undecided" and one.is_hopeless for one in self.pairs)
         return Document(
             excerpt(f"{self.data}: {counted(len(self.models), 'model')}", LONGEST),
             [
@@ -428,11 +444,13 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
                 Heading("Pairs"),
                 self._pairs_table(),
                 Aside("" if len(self.pairs) < 2 or self.seeds == 1 else corrected),
+                Aside(f"Undecided without a number: {HOPELESS}." if hopeless else ""),
+                Details("All p-values", self._chances() if self.pairs else []),
                 Heading("Figures"),
                 Pictures(self.figures(), MOST_PICTURES),
                 Heading("Notes"),
                 Bullets(self._notes()),
-                Heading("Evaluated rows that are in the training set, or nearly"),
+                *([Heading("Evaluated rows that are in the training set, or nearly")] if leaks else []),
                 TableBlock(
                     ("in the training set", part),
                     [[excerpt(text, LONGEST) for text in texts] for texts in leaks],
@@ -443,12 +461,16 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _pairs_table(self) -> TableBlock:
-        heads = ["pair", "difference", "verdict", "95% interval"]
-        heads += ["p (Holm)", "p (equal)", "p (seeds and examples)", "p (examples)"]
-        if all(one.p_mcnemar is None for one in self.pairs):
-            return TableBlock(heads, [one.row(self.seed_seconds) for one in self.pairs], MOST_PAIRS)
-        rows = [[*one.row(self.seed_seconds), probability(one.p_mcnemar)] for one in self.pairs]
-        return TableBlock([*heads, "p (McNemar, first seeds)"], rows, MOST_PAIRS)
+        heads = ["pair", "difference", "verdict", "95% interval", "p (Holm)"]
+        return TableBlock(heads, [one.row(self.seed_seconds) for one in self.pairs], MOST_PAIRS)
+
+    def _chances(self) -> list[DocumentBlock]:
+        """The p-values of all tests, for a page."""
+        heads = ["pair", "p (Holm)", "p (equal)", "p (seeds and examples)", "p (examples)", "p (McNemar)"]
+        return [
+            TableBlock(heads, [one.chances() for one in self.pairs]),
+            Aside("McNemar's test uses only the first seed of each model."),
+        ]
 
     def _notes(self) -> list[str]:
         notes = [*self.messages]
@@ -482,8 +504,6 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.leak is not None:
             notes.append(f"{self.leak.text()}.")
-        if self.pairs and self.pairs[0].p_mcnemar is not None:
-            notes.append("McNemar's test uses only the first seed of each model.")
         return notes
 
     def figures(self) -> list[Figure]:

@@ -102,7 +102,7 @@ def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterato
                 make_folder(plan.evaluation_folder(entry).parent)
         assert isinstance(report, Ended), "the last report"
         facts = evaluate_run(plan, entry, report, resolved, together)
-        yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds)
+        yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds, metric=facts.metric)
     except (ConfigError, DataError, KernelError) as error:  # a disk error stops the comparison
         yield RunEnded(entry, None, 0.0, str(error))
 

@@ -77,8 +77,13 @@ def ship_winner(plan: ComparisonPlan, comparison: Comparison, folder: Path) -> P
     return entry
 
 
-def next_commands(plan: ComparisonPlan, comparison: Comparison, first: Resolved, *, has_test: bool) -> tuple[str, ...]:
-    """Commands for the next steps with the winner, or to find out why there is none."""
+def next_commands(
+    plan: ComparisonPlan, comparison: Comparison, first: Resolved, *, has_test: bool, shipped: Path | None = None
+) -> tuple[str, ...]:
+    """Commands for the next steps with the winner, or to find out why there is none.
+
+    Its model folder is `shipped`, if it is given; only the run folder knows the test set.
+    """
     data = shlex.join(plan.data.train)
     shared = [data, *filter(None, typed_changes(plan.data))]
     if comparison.winner is None:
@@ -88,7 +93,7 @@ def next_commands(plan: ComparisonPlan, comparison: Comparison, first: Resolved,
     folder = plan.run_folder(best_run(plan, comparison, name))
     run = shlex.quote(str(folder))
     commands = [
-        first.task.usage.file.replace("RUN", run),
+        first.task.usage.file.replace("RUN", run if shipped is None else shlex.quote(str(shipped))),
         f"seqloom evaluate {run} " + ("--split test" if has_test else "FILE"),
         " ".join(["seqloom tune", *shared, *encoding, f"--models {name} --out {shlex.quote(f'{plan.out}-tuned')}"]),
     ]
@@ -104,7 +109,7 @@ def next_commands(plan: ComparisonPlan, comparison: Comparison, first: Resolved,
             whole.append(f"--{plan.budget.kind} {round(plan.budget.amount)}")
         whole += [*_training_flags(plan), f"--dev-size 0 --test-size 0 --out {shlex.quote(f'{plan.out}-final')}"]
         commands.append(" ".join(["seqloom train", *whole]))
-    if not plan.model_settings and plan.settings.keys() <= OF_VERB:
+    if shipped is None and not plan.model_settings and plan.settings.keys() <= OF_VERB:
         given = [*shared, *encoding, *_comparison_flags(plan), f"--ship {shlex.quote(f'{plan.out}-model')}"]
         commands.append(" ".join(["seqloom compare", *given]))
     return tuple(commands)

@@ -9,8 +9,8 @@ The test set is never read.
 """
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +46,15 @@ from seqloom.experiments.doctor.data import (
 )
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
 from seqloom.experiments.doctor.inside import ModelInside, inside_figures, inside_findings, measure_inside
-from seqloom.experiments.doctor.scores import ScoreBatches, Scores, measure_scores, score_findings, scores_table
+from seqloom.experiments.doctor.scores import (
+    ROWS,
+    AnyBatch,
+    ScoreBatches,
+    Scores,
+    measure_scores,
+    score_findings,
+    scores_table,
+)
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
 from seqloom.report.figures.figure import Figure
@@ -55,12 +63,14 @@ from seqloom.tasks.evaluation import evaluate
 from seqloom.tasks.task import LOSS, Metric, ModelSpec, task_of
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_summary import RunScores, read_scores
+from seqloom.training.step import elements_of
 
 OF_STEPS = (
     *("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay"),
     *("--epochs", "--steps", "--patience", "--size", "--dropout"),
 )
 BATCHES = 8  # of the dev set: enough to see whether units are dead, and quick
+SCORED_TOKENS = 8_192  # of the dev set on which scores are compared, and at least ROWS rows: small sets are complete
 
 
 class ModelMeasurements(NamedTuple):
@@ -77,6 +87,7 @@ class ModelMeasurements(NamedTuple):
     score_of_all: tuple[tuple[str, float], ...] = ()  # of the run, if `scored_on` is a part of the dev set
     messages: tuple[str, ...] = ()
     checked: bool = True  # False: the model or the dev set is missing
+    compared: bool = True  # False: the dev set is too small, or the training set is missing
 
 
 def diagnose(run: str | Path) -> Diagnosis:
@@ -162,6 +173,7 @@ def diagnosis(
         messages=messages,
         long_enough=solved or story.is_long_enough,
         model_checked=measured.checked,
+        scores_compared=measured.compared,
     )
 
 
@@ -193,17 +205,18 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         messages = (f"the scores were not compared with baselines: {error.in_brief}",)
     prepared = both or origin_for(own_data(run, "dev"), "dev", bundle.spec, config.encoding).prepared
     every = batches_of(task, prepared, "dev", config.training.batching)
-    batches = list(islice(every, BATCHES))
+    batches = scored_batches(every)
     if not batches:
         raise ConfigError("the run has no dev set", fix="train with --dev FILE, or --dev-size 10% --test-size 10%")
     lengths = prepared.columns["input"].select(prepared.splits["dev"]).lengths
     # A model of --init keeps its own head.
     weighed = "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
-    inside, own = measure_inside(task, model, batches), evaluate(task, model, batches)
+    inside, own = measure_inside(task, model, batches[:BATCHES]), evaluate(task, model, batches)
     scores = Scores()
     if both is not None:
         train = training_batches(task, both, config.training.batching)
         scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
+        messages = (f"the scores were not compared with baselines: {scores.problem}",) if scores.problem else ()
     running, scored_on, of_all = prepared.schema.target.is_running, "the dev set", tuple[tuple[str, float], ...]()
     known = read_scores(folder.model) or RunScores(step=0)
     if next(every, None) is not None:
@@ -211,6 +224,7 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         score = known.dev.get(task.metric.name)
         named = "this run on the complete dev set" if running else f"this run on all {len(lengths):,} dev rows"
         of_all = () if score is None else ((named, score),)
+    uncompared = bool(messages)
     messages = (*messages, *never_found(known.per_class, spans=prepared.schema.target.of_steps))
     # Confusions of spans say nothing about the frequency of labels.
     confusion = own.confusion if prepared.schema.target.one_label else ()
@@ -225,7 +239,19 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         scored_on=scored_on,
         score_of_all=of_all,
         messages=messages,
+        compared=not uncompared,
     )
+
+
+def scored_batches(every: Iterator[AnyBatch]) -> list[AnyBatch]:
+    """The first batches of the dev set, enough to look inside the model and to compare its scores."""
+    found, rows, tokens = list[AnyBatch](), 0, 0
+    for batch in every:
+        found.append(batch)
+        rows, tokens = rows + len(batch.ids), tokens + elements_of(batch)[1]
+        if len(found) >= BATCHES and rows >= ROWS and tokens >= SCORED_TOKENS:
+            break
+    return found
 
 
 def both_sets(run: RunData, spec: ModelSpec) -> Prepared:

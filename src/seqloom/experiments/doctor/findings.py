@@ -89,6 +89,7 @@ class Diagnosis(Shown):
     messages: tuple[str, ...] = ()
     long_enough: bool = True  # whether the curves were long enough to check
     model_checked: bool = True  # whether the model could be run on the dev set
+    scores_compared: bool = True  # whether the scores could be compared with baselines
 
     def __repr__(self) -> str:
         found = "".join(f"\n  {one.code}: {one.title}" for one in self.findings)
@@ -114,8 +115,11 @@ class Diagnosis(Shown):
         if not self.findings and not self.long_enough:
             return "the run is too short to check its curves"
         if not self.findings:
-            verdict = "no known problems found" if self.model_checked else "the model could not be checked"
-            return f"{verdict} (see Notes)" if self.messages or not self.model_checked else verdict
+            if not self.model_checked:
+                return "the model could not be checked (see Notes)"
+            if not self.scores_compared:
+                return "the scores could not be compared with baselines (see Notes)"
+            return "no known problems found (see Notes)" if self.messages else "no known problems found"
         count = len(self.findings)
         found = "found 1 problem" if count == 1 else f"found {count} problems"
         flags = "".join(f"; start with {advice.typed}" for advice in self.findings[0].advice[:1])
@@ -123,7 +127,7 @@ class Diagnosis(Shown):
 
     def document(self) -> Document:
         """The verdict, each finding with its numbers, advice and figure, and the figures of every run."""
-        checked: Kind = "fine" if self.long_enough and self.model_checked else "open"
+        checked: Kind = "fine" if self.long_enough and self.model_checked and self.scores_compared else "open"
         return Document(
             f"Doctor: {self.name}",
             [
@@ -145,6 +149,7 @@ class Diagnosis(Shown):
             "name": self.name,
             "long_enough": self.long_enough,
             "model_checked": self.model_checked,
+            "scores_compared": self.scores_compared,
             "findings": [
                 {
                     **finding._asdict(),

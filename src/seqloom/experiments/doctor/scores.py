@@ -69,6 +69,7 @@ class Scores(NamedTuple):
     dev_loss: float = math.nan
     constant_loss: float = math.nan
     larger: Size | None = None  # the next size of the recipe
+    problem: str = ""  # why there are no baselines to compare with
 
     @property
     def overfits(self) -> bool:
@@ -84,8 +85,11 @@ def measure_scores(
     metric = task.metric
     floor = task.floors.get(metric.name)
     scores = Scores(metric, own.metrics[metric.name], (), floor, dev_loss=own.metrics["loss"])
-    if not math.isfinite(scores.own) or (own.rows < ROWS and own.statistics[:, -1].sum() < TOKENS):
-        return scores._replace(floor=None)
+    if not math.isfinite(scores.own):
+        return scores._replace(floor=None, problem=f"the {metric.name} of the run is not a finite number")
+    if own.rows < ROWS and own.statistics[:, -1].sum() < TOKENS:
+        needed = f"{TOKENS:,} tokens" if prepared.schema.target.is_running else f"{ROWS} rows"
+        return scores._replace(floor=None, problem=f"that needs a dev set of at least {needed}")
     plain = task_of(ModelSpec.of(prepared)).with_metric(metric.name)  # without the calibration of the model
     constant = plain.constant_baseline(batches.train, batches.dev)
     others = [plain.simple_baseline(batches.train, batches.dev)]
