@@ -95,13 +95,15 @@ def _opened(config: DataConfig, ledger: Ledger) -> tuple[Dataset, tuple[DataFind
         except RejectedError:
             raise error from None  # it has the options for both
         lines = {path: lines_in_windows(Path(path), Ledger()) for path in (*config.train, *config.dev, *config.test)}
-        text = "lines in Windows-1252 among lines in UTF-8; the report reads each in its encoding"
-        samples = tuple(
-            FindingSample(str(Place(path, found[0])), text, ledger.or_clean("save the whole file as UTF-8", path))
-            for path, found in lines.items()
-            if found
-        )
-        return dataset, (DataFinding("reject", "enc.mixed", sum(map(len, lines.values())), samples),)
+        samples, last = [], error.details[-1]
+        for path, found in lines.items():
+            if found:
+                place, text = f"{Place(path, found[0])}", "lines in Windows-1252 among lines in UTF-8"
+                if path == last["path"]:  # it says more
+                    place, text = f"{place}:{last['column']}", str(last["text"])
+                fix = ledger.or_clean("save the whole file as UTF-8", path)
+                samples.append(FindingSample(place, text, fix))
+        return dataset, (DataFinding("reject", "enc.mixed", sum(map(len, lines.values())), tuple(samples)),)
 
 
 def _next(config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]) -> tuple[str, ...]:
