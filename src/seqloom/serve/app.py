@@ -102,7 +102,7 @@ class HttpApp:
         if scope["type"] != "http":
             return
         state = scope.setdefault("state", {})
-        state |= {"access": self.access, "large_body": self.large_body, "total_seconds": self.config.total_seconds}
+        state |= {"access": self.access, "large_body": self.large_body, "limits": self.config}
         state |= {"task": asyncio.current_task(), "route": UNROUTED}
         begun, status = time.monotonic(), 0
 

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,7 @@ MOST_ACCEPTED = 32  # in a turn: the limit of connections counts them only later
 SPARE_FILES = 256  # that the process may open besides its connections
 SAME_SECONDS = 1.0  # in which the same error of the event loop is one line
 TICK = 0.02  # seconds
+SWITCH_SECONDS = 0.0005  # after which the thread that reads a large body lets the event loop run
 
 
 class Listener(uvicorn.Server):
@@ -187,6 +189,7 @@ def serve(models: Mapping[str, Path], config: ServingConfig, *, log: TextIO | No
         log: where a line for each request is written; None: nowhere.
         started: is called with the engine and the port when requests are answered.
     """
+    sys.setswitchinterval(SWITCH_SECONDS)
     if (allowed := allow_connections(config.max_connections)) < config.max_connections:
         if log is not None:
             log.write(f"the system allows {allowed:,} connections instead of {config.max_connections:,} (ulimit -n)\n")
