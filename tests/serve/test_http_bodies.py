@@ -16,8 +16,8 @@ from http_common import JSON, Server, server
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
-from seqloom.serve.bodies import MAX_DEPTH, parsed
-from seqloom.serve.requests import request_kinds, require_short
+from seqloom.serve.bodies import MAX_DEPTH, parsed, require_few
+from seqloom.serve.requests import _size, request_kinds, require_short
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,86 @@ def test_a_body_that_cannot_be_used_is_refused_in_one_form(one: Server, name: st
     status, found = one.post("/v1/classify", body)
     assert status == expected
     assert set(found) == {"error"} and {"code", "message"} <= set(found["error"]) <= {"code", "message", "field"}
+
+
+@pytest.mark.parametrize("name", [name for name in BODIES if "deep" not in name])
+def test_a_body_is_judged_the_same_whole_and_in_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged() -> Any:
+        try:
+            return parsed(BODIES[name][0])
+        except HttpRefusal as refusal:
+            return refusal.body()
+
+    whole = judged()
+    monkeypatch.setattr(bodies, "MANY", -1)
+    assert judged() == (whole if isinstance(whole, dict | bytes) else None)
+
+
+ITEM_VALUES = st.recursive(
+    st.one_of(st.integers(0, 9), st.text(alphabet='a,:[]{}"\\\u00e9', max_size=9)),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='a:,"', max_size=3), inner, max_size=3)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.lists(ITEM_VALUES, max_size=4))
+def test_the_scan_passes_every_body_within_the_limits_and_parts_are_the_whole(items: list[Any]) -> None:
+    body = json.dumps({"inputs": items, "model": "a,[b", "options": {"a": {}}}).encode()
+    most = max([0, *(_size([item]) for item in items)])
+    require_few(body, ("inputs",), ServingConfig(max_items=max(1, len(items)), max_characters=max(1, most)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "MANY", -1)
+        assert parsed(body) == json.loads(body)
+
+
+MEBIBYTE = 1 << 20
+FLOODS = {
+    "objects": (b'{"inputs":[' + b",".join([b'{"a":{}}'] * 110_000) + b"]}", "inputs"),
+    "lists": (b'{"inputs":[' + b"[]," * 340_000 + b"[]]}", "inputs"),
+    "colons": (b'{"\\u003a":["' + b'","'.join([b":"] * 250_000) + b'"]}', None),
+    "an item of numbers": (b'{"inputs":[[' + b"1," * 500_000 + b"1]]}", "inputs"),
+    "chains": (b'{"inputs":[[' + b",".join([b"[" * 28 + b"1" + b"]" * 28] * 18_000) + b"]]}", "inputs"),
+    "keys": (b"{" + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}", None),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOODS)
+def test_far_too_many_values_are_refused_before_they_are_parsed(
+    one: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+    monkeypatch.setattr(bodies, "parsed", asked.append)
+    body, field = FLOODS[name]
+    assert len(body) < MEBIBYTE
+    status, found = one.post("/v1/classify", body)
+    assert (status, found["error"]["code"], found["error"].get("field")) == (422, "bad_value", field)
+    assert not asked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [b"]", b"[]", b"{}", b'""', b"{[]", b"[[]]", b'"a" '])
+def test_what_is_no_json_is_scanned_in_no_time(part: bytes) -> None:
+    for begin in (b"", b"{", b"{[", b'{"a":[['):
+        body, begun = begin + part * (MEBIBYTE // len(part)), time.monotonic()
+        with suppress(HttpRefusal):
+            require_few(body, (), ServingConfig())
+            parsed(body)
+        assert time.monotonic() - begun < 5  # usually below 0.1 s
+
+
+@pytest.mark.slow
+def test_the_items_of_a_large_body_are_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    checked = bodies._checked
+    monkeypatch.setattr(bodies, "_checked", lambda body, levels: sizes.append(len(body)) or checked(body, levels))
+    asked = {"inputs": [[[number]] * 8_000 for number in range(32)], "model": "all"}
+    body = json.dumps(asked).encode()
+    require_few(body, ("inputs",), ServingConfig())
+    assert parsed(body) == asked
+    assert len(sizes) == 33 and max(sizes) < len(body) / 25
 
 
 def test_a_stream_that_an_address_does_not_have_is_refused_by_name(one: Server) -> None:

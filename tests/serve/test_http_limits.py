@@ -1,16 +1,23 @@
 """Limits and deadlines, each at the limit and one beyond it."""
 
+import asyncio
+import errno
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.connection import LINGER_SECONDS
+from seqloom.serve.connection import LINGER_SECONDS, MOST_LINGERING
 from seqloom.serve.heads import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE, early_refusal
+from seqloom.serve.listener import MOST_ACCEPTED, SPARE_FILES, LoopErrors
 
 SHORT = {"header_seconds": 0.3, "body_seconds": 0.5, "keep_alive_seconds": 0.4, "total_seconds": 0.6}
 BODY_BYTES = 4_096
@@ -298,3 +305,97 @@ def test_requests_follow_each_other_on_one_connection(small: Server) -> None:
 def test_a_request_that_does_not_wait_for_the_answer_before_it_is_not_read(small: Server) -> None:
     data = request(port=small.port)
     assert small.raw(data * 1_000).count(b"HTTP/1.1 200 OK") == 1
+
+
+def streamed(one: Server, client: socket.socket) -> None:
+    """Ask for a stream, and wait for its first part."""
+    body = b'{"model":"all","prompt":"a","stream":true,"max_tokens":4}'
+    client.sendall(request("/v1/completions", body, port=one.port))
+    assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.slow
+def test_what_comes_during_a_streamed_answer_is_dropped_and_never_read_as_a_request() -> None:
+    with server(engine=FakeEngine(seconds=0.15)) as one:
+        inner = f"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1:{one.port}\r\n\r\n".encode()
+        head = request("/v1/classify", inner, port=one.port)[: -len(inner)]
+        with one.connect() as client:
+            streamed(one, client)
+            client.sendall(head)  # the head of a request, whose body is a request too
+            time.sleep(0.05)
+            client.sendall(inner)
+            begun = time.monotonic()
+            found = drained(client)
+            assert time.monotonic() - begun < one.listener.limits.keep_alive_seconds / 2  # it closes after the answer
+        assert b"[DONE]" in found and b"HTTP/1.1" not in found
+        with one.connect() as client:
+            streamed(one, client)
+            client.sendall(b"\r\n")
+            assert b"[DONE]" in drained(client)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [b"\r\n", b"GET /health HTTP/1.1\r\n"])
+def test_a_client_that_leaves_after_more_bytes_than_its_request_is_noticed(more: bytes) -> None:
+    with server(engine=FakeEngine(seconds=30)) as one:
+        for is_apart in (True, False):
+            with one.connect() as client:
+                client.sendall(request(port=one.port) + (b"" if is_apart else more))
+                until(lambda: one.engine.running == 1)
+                if is_apart:
+                    client.sendall(more)
+                    time.sleep(0.05)
+            until(lambda: one.engine.running == 0)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_far_too_many_connections_leave_files_for_other_things() -> None:
+    most, tried = 20, 200
+    with server(ServingConfig(port=0, max_connections=most)) as one, ExitStack() as stack:
+        held = [stack.enter_context(one.connect()) for _ in range(tried)]
+        refused = 'seqloom_refusals_total{code="connections"}'
+        until(lambda: one.app.traffic.refusals["connections"] == tried - most)
+        assert len(one.listener.server_state.connections) <= most + MOST_LINGERING, "lingering ones are files too"
+        answers = [drained(client) for client in held[most:]]
+        assert {status_of(answer) for answer in answers} <= {503, 0}
+        stack.close()
+        until(one.is_healthy)
+        assert f"{refused} {tried - most}" in one.ask("GET", "/metrics")[1]
+
+
+def test_connections_are_accepted_in_small_groups_and_errors_of_the_loop_are_lines() -> None:
+    with server() as one:
+        assert one.is_healthy()
+        assert one.listener.config.backlog == MOST_ACCEPTED  # asyncio accepts as many before any of them is counted
+        assert 3 * MOST_ACCEPTED + MOST_LINGERING < SPARE_FILES
+        loop = asyncio.new_event_loop()
+        handle = LoopErrors(one.app.traffic.log)
+        for text in ("secret text", "another"):
+            context = {
+                "message": f"Exception in callback f({text})",
+                "exception": OSError(errno.EMFILE, "no file", text),
+            }
+            handle(loop, context)
+        handle(loop, {"message": "secret text"})
+        loop.close()
+        until(lambda: one.log.getvalue().count("error: ") >= 2)
+        first, second = (line for line in one.log.getvalue().splitlines() if "error: " in line)
+        assert first.endswith("error: no file: OSError at ") and second.endswith("error: the event loop")
+        assert "secret" not in one.log.getvalue()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of files")
+def test_a_server_takes_no_more_connections_than_the_system_has_files() -> None:
+    script = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1_024)); " + (
+        "from seqloom.serve.listener import allow_connections as allow; "
+        "print(allow(100), resource.getrlimit(resource.RLIMIT_NOFILE)[0], allow(1_024))"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert found.split() == ["100", "356", str(1_024 - SPARE_FILES)]

@@ -429,3 +429,19 @@ def test_a_stop_does_not_wait_for_ever() -> None:
         time.sleep(0.1)
         begun = time.monotonic()
     assert time.monotonic() - begun < 8
+
+
+@pytest.mark.slow
+def test_a_stop_answers_in_json_whatever_it_interrupts() -> None:
+    with server(ServingConfig(port=0, drain_seconds=0.2), FakeEngine(seconds=60)) as one:
+        sending, waiting = one.connect(), one.connect()
+        data = request(port=one.port)
+        sending.sendall(data[:-5])  # the rest of its body never comes
+        waiting.sendall(data)
+        wait_until(lambda: one.app.traffic.running == 2)
+        one.listener.handle_exit(15, None)
+        for client in (sending, waiting):
+            head, _, body = drained(client).partition(b"\r\n\r\n")
+            assert status_of(head) == 503 and head.lower().count(b"connection: close") == 1
+            assert json.loads(body)["error"]["code"] == "stopping"
+            client.close()

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from http_common import JSON, Server, request, server, status_of
+from http_common import JSON, FakeEngine, Server, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError
 from seqloom.serve import heads
 from seqloom.serve.keys import FAILURES, KeyRing, read_keys
 from seqloom.serve.openapi import REFUSED
 from seqloom.serve.policies import PolicyRoute, guarded, host_names
+from seqloom.serve.room import Guest
 
 GOOD = b'{"texts":["a"],"model":"all"}'
 KEYS = {"alice": "a-long-key-of-alice-0123456789", "bob": "a-long-key-of-bob-9876543210xyz"}
@@ -196,6 +198,52 @@ def test_ten_wrong_keys_in_a_minute_are_enough(monkeypatch: pytest.MonkeyPatch) 
         assert mine.is_healthy()
         monkeypatch.setattr("seqloom.serve.keys.WINDOW_SECONDS", 0.0)
         assert mine.ask("GET", "/v1/models")[0] == 401
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "fields", "status"),
+    [("", (), 401), (KEYS["alice"][:-1], (), 401), (KEYS["alice"], ("origin: http://evil.com",), 403)],
+)
+def test_a_request_that_may_not_ask_takes_no_room_from_those_that_may(
+    key: str, fields: tuple[str, ...], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqloom.serve.keys.FAILURES", 10**6)
+    right = f"authorization: Bearer {KEYS['alice']}"
+    with server(ServingConfig(port=0, max_waiting=0, max_batch=1), FakeEngine(seconds=1.0), keys=KEYS) as mine:
+        taken: list[int] = []
+        monkeypatch.setattr(Guest, "complete", lambda self: taken.append(self.bytes))
+        wrong = request("/v1/classify", GOOD, f"authorization: Bearer {key}", *fields, port=mine.port)
+        assert status_of(mine.raw(wrong + b"\r\n")) == status
+        assert not taken
+        monkeypatch.undo()
+        with mine.connect() as busy:
+            busy.sendall(request("/v1/classify", GOOD, right, port=mine.port))
+            while not mine.app.traffic.room.complete:
+                time.sleep(0.005)
+            assert status_of(mine.raw(wrong + b"\r\n")) == status  # there is no room, and it needs none
+            assert mine.app.traffic.room.complete == 1
+            assert status_of(one_answer(busy)) == 200
+
+
+def test_a_connection_closes_after_a_wrong_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.serve.keys.FAILURES", 1)
+    with server(keys=KEYS) as mine:
+        for status in (401, 429):
+            answer = mine.raw(request("/v1/classify", GOOD, port=mine.port))  # it reads to the end
+            assert (status_of(answer), b"connection: close" in answer.lower()) == (status, True)
+
+
+FORWARDED = [{"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}]
+
+
+def test_a_server_without_keys_answers_nobody_behind_a_proxy() -> None:
+    with server() as mine, server(keys=KEYS) as keyed:
+        for headers in FORWARDED:
+            status, found = mine.post("/v1/classify", {"texts": ["a"]}, **headers)
+            assert (status, found["error"]["code"]) == (403, "forwarded") and "--keys" in found["error"]["message"]
+            right = {"Authorization": f"Bearer {KEYS['alice']}"}
+            assert keyed.post("/v1/classify", {"texts": ["a"], "model": "all"}, **headers, **right)[0] == 200
 
 
 def test_failures_of_many_addresses_are_forgotten_oldest_first() -> None:

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from seqloom.cli import app
 from seqloom.cli.serve import named
 from seqloom.errors import ConfigError
+from seqloom.serve import ray
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 KEY = "a-long-key-of-alice-0123456789"
@@ -425,3 +426,34 @@ def test_the_recipes_use_options_that_exist(name: str) -> None:
     used = re.findall(r"--[a-z-]+", line)
     assert len(used) >= 2 and set(used) <= known
     assert name == "Containerfile" or "--host" not in used  # keys go over plain HTTP: only to a proxy on the machine
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the image runs Linux")
+@pytest.mark.parametrize(
+    ("limit", "given", "threads"),
+    [
+        ("400000 100000", None, "3"),
+        ("150000 100000", None, "1"),
+        ("50000 100000", None, "1"),
+        ("max 100000", None, ""),
+        ("400000 100000", "2", "2"),
+        (None, None, ""),
+    ],
+)
+def test_the_image_has_as_many_threads_as_its_limit_of_processor_time(
+    limit: str | None, given: str | None, threads: str, tmp_path: Path
+) -> None:
+    if limit is not None:
+        (tmp_path / "cpu.max").write_text(limit + "\n")
+    environment = {"PATH": os.environ["PATH"], "CPU_MAX": str(tmp_path / "cpu.max")}
+    environment |= {} if given is None else {"OMP_NUM_THREADS": given}
+    script = PAGE.parents[1] / "deploy" / "threads.sh"
+    command = ["sh", str(script), "sh", "-c", 'echo "$OMP_NUM_THREADS"']
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == f"{threads}\n"
+
+
+def test_the_unit_reaches_no_other_machine_and_the_page_says_what_ray_takes() -> None:
+    unit = (PAGE.parents[1] / "deploy" / "seqloom.service").read_text(encoding="utf-8").splitlines()
+    assert {"IPAddressDeny=any", "IPAddressAllow=localhost", "SystemCallArchitectures=native"} <= set(unit)
+    told = PAGE.read_text(encoding="utf-8").partition("seqloom.serve.ray:app")[2]
+    assert all(f"`{name}`" in told and name in str(ray.__doc__) for name in (*ray.PASSED_ON, "replicas", "num_gpus"))

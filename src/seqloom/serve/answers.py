@@ -28,6 +28,7 @@ from seqloom.serve.refusals import (
 JSON_TYPE = "application/json"
 OPENAI_PATHS = (b"/v1/completions", b"/v1/embeddings")  # their refusals have the form that clients of OpenAI read
 NO_MODEL = ("no model of this name is served", "GET /v1/models lists the models")
+CLOSING = {"Connection": "close"}
 UNNAMED = ("", "options")  # what the engine names if no single field is wrong
 CODES: dict[type[Refusal], str] = {
     UnknownModel: "unknown_model",
@@ -82,7 +83,8 @@ class HttpRefusal(Exception):  # noqa: N818  # it is no fault of the server
         body = self.openai_body() if is_openai else self.body()
         lines = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store"}
         closing = {"connection": "close"} if is_last else {}
-        fields = "".join(f"{name}: {value}\r\n" for name, value in (lines | closing | self.headers).items())
+        own = {name.lower(): value for name, value in self.headers.items()}
+        fields = "".join(f"{name}: {value}\r\n" for name, value in (lines | closing | own).items())
         return f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{fields}\r\n".encode() + body
 
 

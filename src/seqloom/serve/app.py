@@ -15,7 +15,7 @@ from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.answers import HttpRefusal, answer_of, bad_value, internal_error
+from seqloom.serve.answers import CLOSING, HttpRefusal, answer_of, bad_value, internal_error
 from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import VERBS, Engine, ModelCard, Verb
 from seqloom.serve.openai_routes import OpenAIRoutes, note
@@ -30,7 +30,7 @@ LEFT = 499  # in the log: the client did not wait for the answer
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 NOT_FOUND = HttpRefusal(404, "not_found", "there is nothing at this address", "GET /openapi.json lists all addresses")
 STOPPING = HttpRefusal(
-    503, "stopping", "the server is stopping", "try again later", headers={"Retry-After": "5", "Connection": "close"}
+    503, "stopping", "the server is stopping", "try again later", headers={"Retry-After": "5"} | CLOSING
 )
 TOLD = (  # limits that matter to clients
     *("max_body_bytes", "max_items", "max_embedding_items", "max_characters", "max_tokens"),
@@ -102,7 +102,7 @@ class HttpApp:
         if scope["type"] != "http":
             return
         state = scope.setdefault("state", {})
-        state |= {"access": self.access, "large_body": self.large_body, "total_seconds": self.config.total_seconds}
+        state |= {"access": self.access, "large_body": self.large_body, "limits": self.config}
         state |= {"task": asyncio.current_task(), "route": UNROUTED}
         begun, status = time.monotonic(), 0
 
@@ -121,7 +121,11 @@ class HttpApp:
                 if not status:  # else it is too late to say so: the connection closes in the middle of the answer
                     await _answer(refusal, state.get("policy"))(scope, receive, watched)
         except asyncio.CancelledError:
-            status = LEFT
+            if state.get("is_ended") or status:  # by the connection: the client has left, or heard why
+                status = LEFT
+            else:  # the time of a stop is over
+                code = STOPPING.code
+                await _answer(STOPPING, state.get("policy"))(scope, receive, watched)
         finally:
             self.traffic.running -= 1
             if not state.get("is_refused"):

@@ -2,11 +2,17 @@
 
 Strict means UTF-8 without a byte-order mark, no key twice, no NaN or infinity, no half of a surrogate pair, and at most
 32 levels. The parser reads bytes from strangers: all of its work is linear in their number, which is limited.
+
+While the parser makes values, no other thread runs. So a body that may have many values is scanned first, in steps, and
+refused if it has more than any request may have; then its items are parsed one by one.
+
+    bytes ──▶ large, or many values? ──▶ scan ──▶ fields ──▶ items, each: parse, levels, keys ──▶ record
+                       └── no ──▶ parse, levels, keys ──▶ record
 """
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
@@ -14,12 +20,25 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import HttpRefusal, bad_value
 from seqloom.serve.refusals import TimedOut
 
 MAX_DEPTH = 32
 LARGE = 1 << 16  # bytes; larger bodies are read in a thread, one at a time, so that other requests need not wait
+MANY = 8_192  # values, about; the same for bodies that may have more
+MAX_FIELDS = 64  # of a body; more than any record has
+MAX_SHALLOW = 100_000  # pieces in no item; more are no JSON, because items and fields are counted
+STEP = 1_024  # pieces that are scanned at once
 TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # it may lack its end, so that the work is linear
+PIECE = rb'[^"\[\]{}]++|' + TEXT.pattern  # of what stands between brackets
+SMALL = rb"[\[{](?:" + PIECE + rb"){0,64}+[\]}]"  # a list or object without another one in it
+ONE_PIECE = re.compile(rb"[\[\]{}]|" + PIECE, re.DOTALL)
+PIECES = re.compile(rb"(?:%b|%b){1,%d}+|[\[\]{}]" % (PIECE, SMALL, STEP), re.DOTALL)
+ANY = msgspec.json.Decoder(msgspec.Raw)  # it only finds the end of a value
+VALUES = msgspec.json.Decoder()
+FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 ESCAPED_COLON = re.compile(rb"\\u003[aA]")
 AT = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
 KINDS = {
@@ -52,18 +71,22 @@ async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed]
     except ClientDisconnect:
         raise asyncio.CancelledError from None
 
+    state = request.scope["state"]
+    limits: ServingConfig = state["limits"]
+
     def read() -> Typed:
+        if is_costly(body):
+            require_few(body, kind.__struct_fields__, limits)
         asked = typed(parsed(body), kind)
         if check is not None:
             check(asked)
         return asked
 
-    state = request.scope["state"]
     state["begun"] = asyncio.get_running_loop().time()
-    if len(body) <= LARGE:
+    if not is_costly(body):
         return read()
     try:
-        async with asyncio.timeout(state["total_seconds"]):
+        async with asyncio.timeout(limits.total_seconds):
             await state["large_body"].acquire()
     except TimeoutError:
         raise TimedOut("other requests took too long to read", fix="try again later") from None
@@ -88,8 +111,75 @@ def parsed(body: bytes) -> Any:
         raise HttpRefusal(400, "empty_body", "the body is empty", "send a JSON object")
     if body.startswith(b"\xef\xbb\xbf"):
         raise HttpRefusal(400, "bad_json", "the body starts with a byte-order mark", "send UTF-8 without one")
+    if not is_costly(body):
+        return _checked(body, MAX_DEPTH)
+    if not body.lstrip(b" \t\r\n").startswith(b"{"):
+        _decoded(ANY, body)
+        return None  # it is well-formed, and no request
+    fields = _decoded(FIELDS, body)
+    _require_once(body, fields)
+    return {name: _in_parts(bytes(value)) for name, value in fields.items()}
+
+
+def is_costly(body: bytes) -> bool:
+    """Whether a body may have so many values that other requests would notice."""
+    return len(body) > LARGE or sum(map(body.count, (b",", b":", b"[", b"{"))) > MANY
+
+
+def require_few(body: bytes, fields: Collection[str], limits: ServingConfig) -> None:
+    """Refuse a body with more items than a request may have, or with an item that must be too long.
+
+    A comma or a bracket separates two values or is a character of a text, so their number is a bound. What is not JSON
+    passes: it is parsed later.
+    """
+    most = max(limits.max_items, limits.max_embedding_items)
+    depth = keys = items = commas = brackets = shallow = at = 0
+    name = ""
+    while at < len(body) and shallow < MAX_SHALLOW:
+        found = (ONE_PIECE if depth <= 2 else PIECES).match(body, at)
+        assert found is not None
+        part, at, shallow = found[0], found.end(), shallow + (depth <= 2)
+        if part in (b"[", b"{"):
+            depth += 1
+            items = 0 if depth == 2 else items
+            commas, brackets = (0, 0) if depth == 3 else (commas, brackets + 1)
+        elif part in (b"]", b"}"):
+            depth -= 1
+            if depth <= 0:  # the end
+                return
+        elif depth > 2:
+            commas, brackets = commas + part.count(b","), brackets + part.count(b"[") + part.count(b"{")
+        elif part.startswith(b'"'):
+            name = part[1:-1].decode(errors="replace") if depth == 1 else name
+        elif depth == 1:
+            keys += part.count(b":")
+        else:
+            items += part.count(b",")
+        if depth > MAX_DEPTH:
+            raise TOO_DEEP.fresh()
+        if keys > MAX_FIELDS or items >= most or max(commas, brackets) > 3 * limits.max_characters:
+            named = name if name in fields else None
+            said = f"{named or 'a field of the body'} has more values than a request may have"
+            raise HttpRefusal(422, "bad_value", said, "send less at a time", field=named)
+
+
+def _in_parts(value: bytes) -> Any:
+    """The value of a field; the items of an array are parsed one by one."""
+    if not value.startswith(b"["):
+        return _checked(value, MAX_DEPTH - 1)
+    return [_checked(bytes(item), MAX_DEPTH - 2) for item in _decoded(ITEMS, value)]
+
+
+def _checked(body: bytes, levels: int) -> Any:
+    value = _decoded(VALUES, body)
+    _require_shallow(body, value, levels)
+    _require_once(body, value)
+    return value
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
-        value = msgspec.json.decode(body)
+        return decoder.decode(body)
     except UnicodeDecodeError:
         raise HttpRefusal(400, "bad_json", "the body is not UTF-8", "encode it as UTF-8") from None
     except RecursionError:
@@ -98,17 +188,14 @@ def parsed(body: bytes) -> Any:
         raise HttpRefusal(400, "bad_json", "a number is too large", "send strict JSON") from None
     except msgspec.DecodeError:
         raise HttpRefusal(400, "bad_json", "the body is not JSON", "check quotes, commas and brackets") from None
-    _require_shallow(body, value)
-    _require_once(body, value)
-    return value
 
 
-def _require_shallow(body: bytes, value: Any) -> None:
+def _require_shallow(body: bytes, value: Any, levels: int) -> None:
     """Refuse deep nesting, level by level: recursion in Python would be slow."""
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+    if body.count(b"[") + body.count(b"{") <= levels:
         return
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(levels + 1):
         arrays, objects = of_type(level, list), of_type(level, dict)
         if not arrays and not objects:
             return
@@ -129,10 +216,15 @@ def _require_once(body: bytes, value: Any) -> None:
     if isinstance(value, dict) and body.count(b":") == len(value):  # most bodies; no text has a colon
         return
     written = msgspec.json.encode(value)
+    few, many = written.count(b":"), body.count(b":")
     if ESCAPED_COLON.search(body):
-        body, written = TEXT.sub(b"", body), TEXT.sub(b"", written)
-    if written.count(b":") < body.count(b":"):
+        few, many = few - _colons_in_texts(written), many - _colons_in_texts(body)
+    if few < many:
         raise HttpRefusal(400, "bad_json", "an object has a key twice", "send strict JSON")
+
+
+def _colons_in_texts(body: bytes) -> int:
+    return sum(text[0].count(b":") for text in TEXT.finditer(body))  # in steps, while other threads run
 
 
 def typed(value: Any, kind: type[Typed]) -> Typed:

@@ -24,7 +24,6 @@ from seqloom.serve.heads import (
     BUSY,
     CHUNK_BYTES,
     CLOSE,
-    HOST,
     LENGTH,
     MALFORMED_REQUEST,
     MAX_CHUNKS,
@@ -34,6 +33,7 @@ from seqloom.serve.heads import (
     body_bytes,
     body_too_large,
     early_refusal,
+    fields_of,
     head_refusal,
     target_of,
 )
@@ -42,6 +42,8 @@ from seqloom.serve.room import BODIES, Guest
 from seqloom.serve.traffic import Traffic
 
 LINGER_SECONDS = 1.0  # in which a client can read the last answer while it still sends
+CLOSE_FIELD = (b"connection", b"close")
+MOST_LINGERING = 64  # connections beyond the limit; further ones are closed without a word
 LINGER_BYTES = 1 << 22
 
 
@@ -85,9 +87,8 @@ class CountedConnection(h11.Connection):
     def send(self, event: Any) -> Any:
         """Return the bytes of an event; an answer before the end of the request closes the connection."""
         if isinstance(event, h11.Response) and (self.is_last or self.their_state is h11.SEND_BODY):
-            event = h11.Response(
-                status_code=event.status_code, headers=[*event.headers, (b"connection", b"close")], reason=event.reason
-            )
+            fields = [*event.headers] if CLOSE_FIELD in event.headers else [*event.headers, CLOSE_FIELD]
+            event = h11.Response(status_code=event.status_code, headers=fields, reason=event.reason)
         return super().send(event)
 
 
@@ -159,7 +160,12 @@ class LimitedProtocol(H11Protocol):
         self.socket = transport
         self.packets = LingeringTransport(transport, self.loop, self.leave)
         super().connection_made(cast(asyncio.Transport, self.packets))
-        if len(self.connections) > self.limits.max_connections:
+        beyond = len(self.connections) - self.limits.max_connections
+        if beyond > MOST_LINGERING:  # each is an open file, and there must be some for other things
+            self.traffic.refused(REFUSALS["connections"], self.client[0] if self.client else "")
+            self.is_leaving = True
+            self.socket.abort()
+        elif beyond > 0:
             self.refuse(REFUSALS["connections"])
         else:
             self._expect(self.limits.header_seconds, self._slow_headers)
@@ -178,7 +184,7 @@ class LimitedProtocol(H11Protocol):
 
     def _end_work(self) -> asyncio.Task[None] | None:
         """End the task of the request, and return it; None if it has not begun."""
-        self.cycle.disconnected = True
+        self.cycle.disconnected = self.scope["state"]["is_ended"] = True
         self.cycle.message_event.set()
         task: asyncio.Task[None] | None = self.scope["state"].get("task")
         if task is not None:
@@ -188,9 +194,7 @@ class LimitedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read a head, then a body; what a refused client still sends is discarded."""
         if self.is_leaving:
-            self.discarded += len(data)
-            if self.discarded > LINGER_BYTES:
-                self.socket.abort()
+            self._discard(data)
             return
         if self.head is not None:
             is_new = not self.head
@@ -203,16 +207,22 @@ class LimitedProtocol(H11Protocol):
             data, body = found
             self._expect(None)
         elif self.conn.their_state is not h11.SEND_BODY:  # the next request, before this one is answered
-            self.conn.is_last = True
-            self.flow.pause_reading()
+            self.conn.is_last, self.cycle.keep_alive = True, False  # what follows cannot be understood without it
+            self._discard(data)
             return
         else:
             body = len(data)
         self._read_body(data, body)
 
+    def _discard(self, data: bytes) -> None:
+        """Drop what is not read. Reading goes on, because it tells whether the client has left."""
+        self.discarded += len(data)
+        if self.discarded > LINGER_BYTES:
+            self.socket.abort()
+
     def _read_body(self, data: bytes, body: int) -> None:
         """Read a part of a request, which has this many bytes of its body, as long as there is room for them."""
-        if not self.guest.read(body, self.most_bytes):
+        if self.is_work and not self.guest.read(body, self.most_bytes):
             self.refuse(BUSY)
             return
         super().data_received(data)
@@ -228,7 +238,8 @@ class LimitedProtocol(H11Protocol):
         elif self.is_full and not self.cycle.response_started:
             self.refuse(BUSY)  # others were quicker
         else:
-            self.guest.complete()
+            if self.is_work:
+                self.guest.complete()
             self.flow.resume_reading()  # uvicorn pauses in large bodies; who does not read does not see a client leave
 
     @property
@@ -237,10 +248,9 @@ class LimitedProtocol(H11Protocol):
         return self.is_work and self.traffic.room.complete >= self.most
 
     def _would_wait(self, head: bytes) -> bool:
-        """Whether a request is work for a model. Questions about the server itself are answered always."""
+        """Whether a request is work for a model. All others are answered at once, so they need no room."""
         access: Access = self.app.access  # of HttpApp
-        host = HOST.search(head)
-        return head.startswith(b"POST ") and host is not None and host[1].lower() in access.hosts
+        return head.startswith(b"POST ") and access.admits(fields_of(head))
 
     def _refused_as_busy(self, head: bytes, body: bytes) -> bool:
         """Refuse a request that would find the queue full, before any of it is parsed.
@@ -287,7 +297,7 @@ class LimitedProtocol(H11Protocol):
         """Wait for the next request."""
         self.guest.leave()
         super().on_response_complete()
-        if not self.is_leaving and self.conn.their_state is h11.IDLE:
+        if not self.is_leaving and not self.conn.is_last and self.conn.their_state is h11.IDLE:
             self.head = bytearray()
             self._expect(None)
 

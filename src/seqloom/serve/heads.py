@@ -1,6 +1,7 @@
 """The head of a request: whether it is complete, well-formed and within limits, before any parser reads it."""
 
 import re
+from collections.abc import Iterator
 
 from seqloom.serve.answers import HttpRefusal
 
@@ -39,7 +40,6 @@ BUSY = HttpRefusal(
 )
 LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,19})[ \t]*\r\n", re.IGNORECASE)
 CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-HOST = re.compile(rb"\r\nhost:[ \t]*([^ \t\r]*)[ \t]*\r\n", re.IGNORECASE)
 CLOSE = re.compile(rb"\r\nconnection:[^\r]*close| HTTP/1\.0\r\n", re.IGNORECASE)
 
 
@@ -64,12 +64,10 @@ def head_refusal(head: bytes, max_body: int) -> HttpRefusal | None:
 def _framing_refusal(fields: bytes, max_body: int) -> HttpRefusal | None:
     """Why the length of a body is refused: two lengths are how requests are smuggled past a proxy."""
     named: dict[bytes, bytes] = {}
-    for one in fields.split(b"\r\n")[:-1]:
-        name, _, value = one.partition(b":")
-        name = name.lower()
+    for name, value in _split(fields):
         if name in named and name in (b"content-length", b"transfer-encoding", b"host", b"content-type"):
             return MALFORMED_REQUEST
-        named[name] = value.strip(b" \t")
+        named[name] = value
     length, encoding = named.get(b"content-length"), named.get(b"transfer-encoding")
     if length is not None:
         if encoding is not None or re.fullmatch(rb"[0-9]{1,19}", length) is None:
@@ -81,6 +79,21 @@ def _framing_refusal(fields: bytes, max_body: int) -> HttpRefusal | None:
     if named.get(b"expect", b"100-continue").lower() != b"100-continue":
         return REFUSALS["expect"]
     return None
+
+
+def fields_of(head: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The fields of a complete head, with their names in lower case.
+
+    >>> list(fields_of(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n"))
+    [(b'host', b'a')]
+    """
+    return _split(head[:-2].partition(b"\r\n")[2])
+
+
+def _split(fields: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for one in fields.split(b"\r\n")[:-1]:
+        name, _, value = one.partition(b":")
+        yield name.lower(), value.strip(b" \t")
 
 
 def early_refusal(head: bytearray, seen: int) -> HttpRefusal | None:

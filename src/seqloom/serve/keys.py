@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seqloom.config.base import quoted
 from seqloom.errors import ConfigError, near_name
-from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.answers import CLOSING, HttpRefusal
 
 SHORTEST_KEY = 20  # characters, so that no one guesses it
 MAX_KEYS, MAX_FILE_BYTES = 1_000, 1 << 18
@@ -24,7 +24,7 @@ NEEDED = HttpRefusal(
     "key_needed",
     "this server needs a key, and the request has none that it knows",
     "send the header Authorization: Bearer KEY",
-    headers={"WWW-Authenticate": "Bearer"},
+    headers={"WWW-Authenticate": "Bearer"} | CLOSING,
 )
 
 
@@ -79,7 +79,7 @@ class KeyRing:
 
     def client(self, authorization: bytes | None, address: str) -> str:
         """Return the name of the client; raise HttpRefusal without a known key."""
-        if (name := self._named(authorization or b"")) is not None:
+        if (name := self.name_of(authorization or b"")) is not None:
             return name
         if (wait := self._wait(address)) > 0:
             raise HttpRefusal(
@@ -87,12 +87,13 @@ class KeyRing:
                 "too_many_failures",
                 "too many requests without a known key",
                 f"wait {wait} s",
-                headers={"Retry-After": str(wait)},
+                headers={"Retry-After": str(wait)} | CLOSING,
             )
         self._count(address)
         raise NEEDED.fresh()
 
-    def _named(self, authorization: bytes) -> str | None:
+    def name_of(self, authorization: bytes) -> str | None:
+        """Return the name of the client whose key this is; None if it is no one's."""
         scheme, _, key = authorization.partition(b" ")
         digest, found = sha256(key.strip()).digest(), None
         for name, known in self._digests.items():  # all of them, so that the time does not tell which

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import Any, TextIO, cast
 
 import uvicorn
+from msgspec import structs
 
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError
@@ -27,11 +29,15 @@ from seqloom.serve.connection import LINGER_SECONDS, LimitedProtocol
 from seqloom.serve.engine import Engine
 from seqloom.serve.keys import KeyRing, read_keys
 from seqloom.serve.policies import Access, host_names
+from seqloom.serve.refusals import place_of
 from seqloom.serve.traffic import Log, Traffic
 
-BACKLOG = 2_048
+BACKLOG = 2_048  # connections that wait for a turn of the event loop
+MOST_ACCEPTED = 32  # in a turn: the limit of connections counts them only later
 SPARE_FILES = 256  # that the process may open besides its connections
+SAME_SECONDS = 1.0  # in which the same error of the event loop is one line
 TICK = 0.02  # seconds
+SWITCH_SECONDS = 0.0005  # after which the thread that reads a large body lets the event loop run
 
 
 class Listener(uvicorn.Server):
@@ -51,7 +57,7 @@ class Listener(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                backlog=BACKLOG,
+                backlog=MOST_ACCEPTED,
                 timeout_keep_alive=cast(int, config.keep_alive_seconds),
                 timeout_graceful_shutdown=2 * int(LINGER_SECONDS),
             )
@@ -74,6 +80,13 @@ class Listener(uvicorn.Server):
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, and say in a line what goes wrong in the event loop, which has pages for it."""
+        asyncio.get_running_loop().set_exception_handler(LoopErrors(self.app.traffic.log))
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(BACKLOG)  # asyncio has one number for these and for those that it accepts in a turn
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop; a second Ctrl-C does not wait for anything."""
@@ -112,22 +125,44 @@ def bound(config: ServingConfig) -> socket.socket:
     return one
 
 
-def allow_files(count: int) -> None:
-    """Let the process open this many files, as far as the system allows: each connection is one."""
+def allow_connections(asked: int) -> int:
+    """Let the process open a file for each connection; return how many connections the system allows.
+
+    A connection that finds no file would stop the server from accepting others.
+    """
     if os.name != "posix":
-        return
+        return asked
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    wanted = asked + SPARE_FILES if hard == resource.RLIM_INFINITY else min(asked + SPARE_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(1, min(asked, wanted - SPARE_FILES))
 
 
 def access_of(config: ServingConfig, port: int) -> Access:
     """Return the host names and keys of these settings."""
     keys = None if config.keys is None else KeyRing(read_keys(Path(config.keys)))
     return Access(host_names(config.host, port, config.hosts), keys)
+
+
+class LoopErrors:
+    """Writes errors that nobody handles to the log: a line for each kind, at most one in a second."""
+
+    def __init__(self, lines: Log) -> None:
+        self.lines = lines
+        self.said: dict[str, float] = {}
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Write what happened; a message of asyncio may hold the arguments of a function, and so bytes of a request."""
+        error = context.get("exception")
+        text = place_of(error) if isinstance(error, Exception) else "the event loop"
+        if isinstance(error, OSError) and error.strerror:
+            text = f"{error.strerror}: {text}"
+        if loop.time() - self.said.get(text, -SAME_SECONDS) >= SAME_SECONDS:
+            self.said[text] = loop.time()
+            self.lines.say(f"error: {text}")
 
 
 class LogHandler(logging.Handler):
@@ -154,7 +189,11 @@ def serve(models: Mapping[str, Path], config: ServingConfig, *, log: TextIO | No
         log: where a line for each request is written; None: nowhere.
         started: is called with the engine and the port when requests are answered.
     """
-    allow_files(config.max_connections + SPARE_FILES)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    if (allowed := allow_connections(config.max_connections)) < config.max_connections:
+        if log is not None:
+            log.write(f"the system allows {allowed:,} connections instead of {config.max_connections:,} (ulimit -n)\n")
+        config = structs.replace(config, max_connections=allowed)
     with bound(config) as at:
         access = access_of(config, at.getsockname()[1])
         return asyncio.run(_served(models, config, at, access, log, started))

@@ -1,7 +1,8 @@
 """Who may ask what: a policy for each route, and a router that has no route without one.
 
 The checks come in this order, each before the next: the Host header (against DNS rebinding), where the request comes
-from (against pages of other sites), the key, the method, and the content type. Only then is the body read.
+from (against pages of other sites, and proxies of a server without keys), the key, the method, and the content type.
+Only then is the body read.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,6 +27,13 @@ MISDIRECTED = HttpRefusal(
 FOREIGN = HttpRefusal(
     403, "foreign_origin", "the request comes from a page of another site", "send it from a program or your own server"
 )
+FORWARDED = HttpRefusal(
+    403,
+    "forwarded",
+    "the request comes through a proxy, but this server has no keys and is only for programs of its machine",
+    "start it with --keys FILE",
+)
+FORWARDED_BY = (b"forwarded", b"x-forwarded-for")
 JSON_TYPES = (JSON_TYPE, f"{JSON_TYPE}; charset=utf-8", f"{JSON_TYPE};charset=utf-8")
 NOT_JSON = HttpRefusal(415, "content_type", "the body is not JSON", f"send the header Content-Type: {JSON_TYPE}")
 ENCODED = HttpRefusal(415, "content_encoding", "compressed bodies are not read", "leave out Content-Encoding")
@@ -65,6 +73,23 @@ class Access(NamedTuple):
         if (site := field(scope, b"sec-fetch-site")) and site not in SAME_SITE:
             raise FOREIGN.fresh()
 
+    def require_direct(self, scope: Scope) -> None:
+        """Refuse a request that a proxy says to pass on, if there are no keys: its sender may be anywhere."""
+        if self.keys is None and any(name in FORWARDED_BY for name, _ in scope["headers"]):
+            raise FORWARDED.fresh()
+
+    def admits(self, fields: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether a request with these fields may ask a model. The routes check it again, and say why it may not."""
+        scope = {"headers": list(fields)}
+        try:
+            self.require_host(scope)
+            self.require_origin(scope)
+            self.require_direct(scope)
+            require_json(scope)
+        except HttpRefusal:
+            return False
+        return self.keys is None or self.keys.name_of(field(scope, b"authorization")) is not None
+
     def client(self, scope: Scope) -> str:
         """Return the name of the client; empty if the server has no keys."""
         if self.keys is None:
@@ -91,6 +116,7 @@ class PolicyRoute(Route):
         access: Access = state["access"]
         state["route"], state["policy"] = self.path, self.policy
         access.require_origin(scope)
+        access.require_direct(scope)
         if self.policy.needs_key:
             state["client"] = access.client(scope)
         assert self.methods is not None

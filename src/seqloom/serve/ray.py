@@ -7,6 +7,8 @@ Ray with an engine of its own, so it batches its requests as `seqloom serve` doe
 replicas. A replica sees as many GPUs as `num_gpus` says (default: 0; 0.5 shares one). The folders must be on a disk
 that all machines of the cluster share. A request is JSON, {"model", "verb", "texts", "options"}, and so is its answer;
 models that read no text have "inputs" instead of "texts".
+Further arguments are settings of `seqloom serve`: device, max_batch, max_waiting, queue_seconds, total_seconds,
+max_items, max_characters, max_tokens, max_new_tokens, max_samples, max_beam_tokens.
 Keys, limits of connections and TLS are the cluster's own: this application has none, so put it behind something that
 has.
 """

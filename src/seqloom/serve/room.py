@@ -1,8 +1,9 @@
 """The room for requests: how many may be in progress, and how many bytes their bodies may have together.
 
-A request takes a place from its last byte to its answer, so clients that are slow to send take none. The bytes of its
-body are counted as they arrive. If there is no room for more, the oldest body that is being read for longer than a
-second gives way; if there is none, the one that wants more is refused.
+A request that may ask a model takes a place from its last byte to its answer, so clients that are slow to send take
+none, and neither do those without a key. The bytes of its body are counted as they arrive. If there is no room for
+more, the oldest body that is being read for longer than a second gives way; if there is none, the one that wants more
+is refused.
 """
 
 import time
