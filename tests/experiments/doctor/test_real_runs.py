@@ -71,7 +71,12 @@ def test_the_doctor_looks_into_a_real_run_of_every_task(runs: dict[str, Path], t
     assert shown.exit_code == 0, shown.output
     short, *of_parts = json.loads(shown.output)["messages"]
     assert "has 0 steps" not in short and "its curves can be checked from" in short
-    known = ("dev scores may be too high", "the dev set has", "never found in the dev set", "were not compared with baselines: that needs a dev set")
+    known = (
+        "dev scores may be too high",
+        "the dev set has",
+        "never found in the dev set",
+        "were not compared with baselines: that needs a dev set",
+    )
     assert all(any(one in text for one in known) for text in of_parts)
     assert verb("doctor", runs[task]).exit_code == 0
 
