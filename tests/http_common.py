@@ -23,6 +23,16 @@ WIDTH = 4
 JSON = {"Content-Type": "application/json"}
 
 
+OUTPUTS: dict[str, Any] = {
+    "classify": {"label": "good", "scores": {"bad": 0.25, "good": 0.75}},
+    "regress": {"numbers": [0.5]},
+    "tag": {"tags": ["O"]},
+    "fill": {"text": "a", "masks": [[{"text": "a", "probability": 0.5}]]},
+    "translate": {"text": "a"},
+    "search": [],
+}
+
+
 class FakeEngine:
     """An engine without models. `most` requests may run at a time; each takes `seconds`, and may take `longest`."""
 
@@ -82,7 +92,7 @@ class FakeEngine:
         if verb == "generate":
             count = (options or {}).get("num_samples", 1)
             return [[{"text": " more", "score": -1.0, "finish_reason": "length"}] * count for _ in items]
-        return [{"label": "good", "scores": {"bad": 0.25, "good": 0.75}} for _ in items]
+        return [OUTPUTS.get(verb, OUTPUTS["classify"]) for _ in items]
 
     async def ask_counted(self, *asked: Any, begun: float | None = None) -> CountedAnswer:
         """The same, with the characters of the items as the tokens that were read, and 3 for each one written."""

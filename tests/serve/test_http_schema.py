@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from http_common import FakeEngine, Server, server
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.engine import VERBS
+from seqloom.serve.engine import VERBS, Verb
+from seqloom.serve.outputs import CompletionAnswer, DescribedModel, EmbeddingAnswer, ModelsAnswer, answer_kind
+from serve_common import RunningEngine
 
 if TYPE_CHECKING:
     from requests import Session
@@ -109,3 +111,40 @@ def test_the_document_has_every_route_and_its_own_limits(one: Server) -> None:
     texts = found["components"]["schemas"]["ClassifyRequest"]["properties"]["texts"]
     assert (texts["minItems"], texts["maxItems"]) == (1, LIMITS["max_items"])
     assert json.dumps(found).count("$ref") > 30
+
+
+@pytest.mark.slow
+def test_the_answers_of_real_models_have_the_fields_of_the_document(engine: RunningEngine) -> None:
+    asked: dict[Verb, tuple[str, Any, dict[str, Any]]] = {
+        "classify": ("reviews", "a film", {}),
+        "regress": ("scores", "a film", {}),
+        "tag": ("tags", "Ada went home.", {}),
+        "fill": ("masked", "the [MASK] man", {}),
+        "translate": ("translator", "the old man", {"max_new_tokens": 3, "beam_size": 2, "n_best": 2}),
+        "generate": ("lm", "the old", {"max_new_tokens": 3}),
+        "embed": ("reviews", "a film", {}),
+        "search": ("index", "the", {"top_k": 2}),
+    }
+    assert set(asked) == set(VERBS)
+    for verb, (model, item, options) in asked.items():
+        answer = {"model": model, "outputs": engine.ask(model, verb, [item], options)}
+        read = msgspec.convert(answer, answer_kind(verb))
+        assert msgspec.to_builtins(read) == answer, verb  # no field is left out
+
+
+@pytest.mark.slow
+def test_every_answer_in_json_is_described(one: Server) -> None:
+    found = one.ask("GET", "/openapi.json")[1]
+    for path, methods in found["paths"].items():
+        for operation in methods.values():
+            content = operation["responses"]["200"]["content"]
+            assert path in ("/metrics", "/openapi.json") or content["application/json"]["schema"]["$ref"], path
+    for path, kind in (("/v1/models", ModelsAnswer), ("/v1/models/all", DescribedModel)):
+        answer = one.ask("GET", path)[1]
+        assert set(msgspec.to_builtins(msgspec.convert(answer, kind))) == set(answer)
+    for path, body, kind in (
+        ("/v1/completions", {"model": "all", "prompt": "a"}, CompletionAnswer),
+        ("/v1/embeddings", {"model": "all", "input": "a"}, EmbeddingAnswer),
+    ):
+        answer = one.post(path, body)[1]
+        assert msgspec.to_builtins(msgspec.convert(answer, kind)) == answer

@@ -10,6 +10,7 @@ keys.py         the keys of clients
 app.py          the routes, and what every request passes
 openai_routes.py the same for clients of OpenAI
 requests.py     the fields of requests, typed; openapi.py describes them
+outputs.py      the fields of answers, for the same description
 bodies.py       strict JSON
 answers.py      refusals as JSON
 traffic.py      counts, and the log

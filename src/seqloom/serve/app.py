@@ -20,6 +20,7 @@ from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import VERBS, Engine, ModelCard, Verb
 from seqloom.serve.openai_routes import OpenAIRoutes, note
 from seqloom.serve.openapi import RouteOperation, openapi_document
+from seqloom.serve.outputs import DescribedModel, ModelsAnswer, answer_kind
 from seqloom.serve.policies import ANSWERS, FACTS, PUBLIC, Access, Policy, PolicyRoute, guarded, plain
 from seqloom.serve.refusals import ITEMS, Refusal, UnknownModel, naming, place_of
 from seqloom.serve.requests import HealthAnswer, VerbAnswer, items_of, options_of, request_kinds, require_short
@@ -73,15 +74,25 @@ class HttpApp:
     def _operations(self) -> list[RouteOperation]:
         answering = [
             RouteOperation(
-                "POST", f"/v1/{verb}", ANSWERS, SUMMARIES[verb], self._endpoint(verb), self.kinds[verb], VerbAnswer
+                "POST",
+                f"/v1/{verb}",
+                ANSWERS,
+                SUMMARIES[verb],
+                self._endpoint(verb),
+                self.kinds[verb],
+                answer_kind(verb),
             )
             for verb in VERBS
         ]
         return [
             *answering,
             *OpenAIRoutes(self.engine, self.config).operations(),
-            RouteOperation("GET", "/v1/models", FACTS, "List the models and their limits.", self._models),
-            RouteOperation("GET", "/v1/models/{model}", FACTS, "Describe a model.", self._one_model),
+            RouteOperation(
+                "GET", "/v1/models", FACTS, "List the models and their limits.", self._models, None, ModelsAnswer
+            ),
+            RouteOperation(
+                "GET", "/v1/models/{model}", FACTS, "Describe a model.", self._one_model, None, DescribedModel
+            ),
             RouteOperation(
                 "GET",
                 "/health",

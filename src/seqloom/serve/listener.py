@@ -104,6 +104,12 @@ class Listener(uvicorn.Server):
             await asyncio.sleep(TICK)
         await app.engine.drain(0.0 if self.force_exit else max(0.0, deadline - time.monotonic()))
         await super().shutdown(sockets)
+        if self.server_state.tasks:  # they were canceled, and say so to their clients
+            await asyncio.wait(self.server_state.tasks, timeout=LINGER_SECONDS)
+        await asyncio.sleep(TICK)
+        for one in tuple(self.server_state.connections):
+            cast(LimitedProtocol, one).socket.abort()
+        await asyncio.sleep(0)
 
 
 def bound(config: ServingConfig) -> socket.socket:

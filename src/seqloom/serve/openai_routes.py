@@ -19,6 +19,7 @@ from seqloom.serve.answers import answer_of, bad_value
 from seqloom.serve.bodies import read_body
 from seqloom.serve.engine import Engine, TextPart, TokenUsage
 from seqloom.serve.openapi import RouteOperation
+from seqloom.serve.outputs import CompletionAnswer, EmbeddingAnswer
 from seqloom.serve.policies import OPENAI, plain
 from seqloom.serve.refusals import ITEMS, BadItem, Refusal, naming
 from seqloom.serve.requests import completion_kind, embedding_kind
@@ -68,9 +69,12 @@ class OpenAIRoutes:
                 completing,
                 self.completions,
                 self.completion,
+                CompletionAnswer,
                 media_types=("application/json", EventStream.media_type),
             ),
-            RouteOperation("POST", "/v1/embeddings", OPENAI, embedding, self.embeddings, self.embedding),
+            RouteOperation(
+                "POST", "/v1/embeddings", OPENAI, embedding, self.embeddings, self.embedding, EmbeddingAnswer
+            ),
         ]
 
     async def completions(self, request: Request) -> Response:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from seqloom.serve.answers import JSON_TYPE
 from seqloom.serve.policies import Policy
 from seqloom.serve.requests import INPUTS, TEXTS, ErrorAnswer, OpenAIErrorAnswer
 from seqloom.version import __version__
@@ -77,7 +78,9 @@ def _described(one: RouteOperation, has_keys: bool) -> dict[str, Any]:
         schema = {"type": "string", "minLength": 1}
         found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": schema}]
     schema_of_answer = {"schema": _ref(one.answers)} if one.answers is not None else {}
-    content = dict.fromkeys(one.media_types, schema_of_answer)
+    content: dict[str, Any] = {kind: {} for kind in one.media_types}  # events and lines have a form of their own
+    if JSON_TYPE in content:
+        content[JSON_TYPE] = schema_of_answer
     refused = {
         str(status): {"description": text, "content": {"application/json": {"schema": _ref(error)}}}
         for status, text in REFUSED.items()
