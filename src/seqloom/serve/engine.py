@@ -230,8 +230,10 @@ class Engine:
         begun: float | None = None,
     ) -> CountedAnswer:
         """The same with the tokens that were read and generated, of prompts without beams and of `embed`."""
-        self._require(model, verb)
-        call = Call(model, verb, items, checked_options(verb, options or {}, self.config))
+        card = self._require(model, verb)
+        by_vectors = card.vector_size is not None
+        chosen = checked_options(verb, options or {}, self.config, items=len(items), by_vectors=by_vectors)
+        call = Call(model, verb, items, chosen)
         if not items:
             return CountedAnswer([], TokenUsage())
         try:
@@ -274,8 +276,8 @@ class Engine:
         finally:
             self._leave(call)
 
-    def _require(self, model: str, verb: Verb) -> None:
-        """Refuse what cannot be answered by any worker."""
+    def _require(self, model: str, verb: Verb) -> ModelCard:
+        """The card of a model; refuse what cannot be answered by any worker."""
         if self._draining:
             raise Draining("the server is stopping", fix="try again later")
         if model not in self._cards:
@@ -284,6 +286,7 @@ class Engine:
         if verb not in card.abilities:
             able = ", ".join(sorted(card.abilities))
             raise Unable(f"the model '{model}' cannot {verb}: its task is {card.task}", fix=f"it can {able}")
+        return card
 
     def _admit(self, call: Call, begun: float | None) -> None:
         """Put a request into the queue, and into a worker that is free; TimedOut if its time has passed already."""
@@ -398,8 +401,8 @@ class Engine:
             log.error("worker %d cannot serve %s: %s", link.number, name, problem)
 
     def _answered(self, link: WorkerLink, message: BatchAnswers) -> None:
-        decodes = next(decodes for decodes, batch in link.batches.items() if batch.id == message.id)
-        flights = link.batches.pop(decodes).flights
+        pauses = next(pauses for pauses, batch in link.batches.items() if batch.id == message.id)
+        flights = link.batches.pop(pauses).flights
         self._counts["seconds_in_model_total"] += message.seconds
         for flight, answer in zip(flights, message.answers, strict=True):
             self._tell_fault(flight, answer.fault)

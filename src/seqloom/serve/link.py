@@ -50,8 +50,8 @@ class WorkerLink:
 
     Attributes:
         cards: the models that it has loaded.
-        batches: what it is computing: at most one batch that is decoded (True), and one of another verb (False) between
-            two tokens of the first.
+        batches: what it is computing: at most one batch that has pauses (True), and one of another verb (False) in
+            them.
         prompts: the prompts that it is continuing, by id.
     """
 

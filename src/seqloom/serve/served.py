@@ -13,6 +13,7 @@ import torch
 from seqloom.bundle import identity_of
 from seqloom.config.decoding import decoding
 from seqloom.decoding.continuous import ContinuousBatch, ContinuousRow
+from seqloom.decoding.pauses import pause
 from seqloom.errors import ConfigError, DataError, RejectedError, SeqloomError
 from seqloom.files.folders import read_manifest
 from seqloom.inference.model import LoadedModel, load
@@ -165,7 +166,16 @@ class ServedIndex:
         sums = [read_manifest(entry).check for entry in names]
         fingerprint = hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
         able: frozenset[Verb] = frozenset(("search",))
-        self.card = ModelCard(name, "search", able, "text", fingerprint=fingerprint, loaded_at=time.time())
+        assert store.settings is not None, "an open index has settings"
+        self.card = ModelCard(
+            name,
+            "search",
+            able,
+            "text",
+            vector_size=None if self.searcher.model is None else store.settings.width,
+            fingerprint=fingerprint,
+            loaded_at=time.time(),
+        )
 
     def check(self) -> None:
         """Raise an error if the index cannot answer a query."""
@@ -178,7 +188,11 @@ class ServedIndex:
         if not all(item.strip() for item in items):
             raise UnusableError(*PROBLEMS["row.empty_text"])
         self._require_conditions(options.get("where", ()))
-        return [ItemAnswer([hit.to_json() for hit in self.searcher.search(item, **options)]) for item in items]
+        return [self._found(item, options) for item in items]
+
+    def _found(self, query: str, options: Mapping[str, Any]) -> ItemAnswer:
+        pause()
+        return ItemAnswer([hit.to_json() for hit in self.searcher.search(query, **options)])
 
     def _require_conditions(self, where: Sequence[str]) -> None:
         try:

@@ -4,9 +4,9 @@
                                      ▲
                     thread: loads a new version of a model
 
-One thread computes. A batch that is decoded for long, such as a beam search, pauses between two tokens: the worker
-reads its messages, computes a batch that came meanwhile, generates a token for the running prompts, and stops the batch
-if nobody waits for it. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the
+One thread computes. A batch that takes long, such as a beam search, pauses between two steps: the worker reads its
+messages, computes a batch that came meanwhile, generates a token for the running prompts, and stops the batch if nobody
+waits for it. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the
 old one by another thread, so neither waits for the other. What is being generated finishes with the model that it
 started with. When the socket closes, because the listener has ended, the worker ends.
 """
@@ -59,7 +59,7 @@ from seqloom.tasks.task import TASKS
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
 UNLOADED = ItemAnswer(fault="the model could not be loaded again after a restart")
-SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being decoded
+SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being computed
 Arrived = ToWorker | ModelRefused | tuple[int, AnyServed]  # the last: a new version of a model that is loaded
 
 
@@ -92,7 +92,7 @@ class ModelWorker:
         self.staged: dict[int, AnyServed] = {}
         self.prompts: dict[int, RunningPrompt] = {}
         self.batches: dict[int, bool] = {}  # the ids of those that are computed, and whether anybody waits for them
-        self.said = 0.0  # when the listener last heard that a batch is decoded
+        self.said = 0.0  # when the listener last heard that a batch is computed
         self.aside = 0.0  # seconds in pauses of batches
         self.ends = False
         self.device = "cpu"
@@ -120,7 +120,7 @@ class ModelWorker:
         for _ in range(self.inbox.qsize() or wait):
             try:
                 message = self.inbox.get(block=wait)
-            except queue.Empty:  # a batch has taken the others while it was decoded
+            except queue.Empty:  # a batch has taken the others in its pauses
                 return
             if message is None:
                 self.ends = True
@@ -204,7 +204,7 @@ class ModelWorker:
             del self.batches[batch.id]
 
     def _between(self, id_: int) -> None:
-        """While a batch is decoded: do what messages say, go on with the prompts, and tell that all is well."""
+        """In a pause of a batch: do what messages say, go on with the prompts, and tell that all is well."""
         began = time.perf_counter()
         self._take(wait=False)
         if not self.batches[id_]:
