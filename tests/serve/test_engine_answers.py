@@ -1,6 +1,7 @@
 """The engine gives the answers of `seqloom.load(...).predict`, whoever asks at the same time."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,14 +11,19 @@ from typing import Any
 import pytest
 
 import seqloom
+from search_common import last, write_documents
 from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError
 from seqloom.inference.model import LoadedModel
+from seqloom.search.build import build_index
+from seqloom.search.documents import Collection
 from seqloom.search.index import open_index
 from seqloom.search.search import searcher
+from seqloom.search.store import TextDocument
+from seqloom.serve import worker
 from seqloom.serve.calls import checked_options
-from seqloom.serve.refusals import BadItem, Refusal, Unable, UnknownModel
-from serve_common import RunningEngine, close_to, sentence
+from seqloom.serve.refusals import BadItem, ModelFailed, Refusal, Unable, UnknownModel
+from serve_common import RunningEngine, SharedForks, close_to, sentence, serving
 
 pytestmark = pytest.mark.slow
 TEXTS = [sentence(number, 1 + number % 12) for number in range(9)]
@@ -187,6 +193,38 @@ def test_a_prompt_that_is_bad_is_refused_and_others_go_on(engine: RunningEngine)
 
     first, bad, last = engine.wait(together())
     assert isinstance(first, list) and isinstance(last, list) and isinstance(bad, BadItem)
+
+
+def test_an_answer_that_cannot_be_sent_is_a_fault_of_its_item_alone(forks: SharedForks, tmp_path: Path) -> None:
+    documents = [TextDocument(f"d{n}", f"{word} here", {"id": f"d{n}", "n": number}) for n, (word, number) in NUMBERED]
+    last(build_index(tmp_path / "index", None, Collection(write_documents(tmp_path / "texts.jsonl", documents))))
+
+    async def check() -> None:
+        async with serving({"index": tmp_path / "index"}, forks) as engine:
+            work = [engine.ask("index", "search", [word], {"top_k": 1}) for word in ("kado", "lofi", "kado", "lofi")]
+            found = await asyncio.gather(*work, return_exceptions=True)
+            assert [type(one) for one in found] == [list, ModelFailed] * 2
+            assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+NUMBERED = [(0, ("kado", 1)), (1, ("lofi", 2**70))]
+
+
+def test_a_worker_that_fails_logs_where_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    def run(_: worker.ModelWorker) -> None:
+        raise ValueError("text of a request")
+
+    monkeypatch.setattr(worker.ModelWorker, "run", run)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(worker.log, "critical", lambda text, *given: told.append(text % given))
+    ours, theirs = socket.socketpair()
+    with ours:
+        assert worker.main(theirs.detach()) == 1
+    (line,) = told
+    assert line.startswith("a worker failed: ValueError at test_engine_answers.py") and "text of" not in line
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from seqloom.config.data import NameList
 from seqloom.config.decoding import BEAM_SIZE, AnyDecoding, BeamConfig, GreedyConfig, SampleConfig, decoding
 from seqloom.config.serving import MAX_ALL_HITS, MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.serve.messages import ItemAnswer, TextPart, TokenUsage, Verb
+from seqloom.serve.messages import ItemAnswer, TextPart, TokenUsage, Verb, encoded
 from seqloom.serve.refusals import ITEMS, BadItem, ModelFailed, Refusal
 
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
@@ -20,7 +20,6 @@ SAMPLING = set(SampleConfig.__struct_fields__) - set(BeamConfig.__struct_fields_
 HITS = 10  # documents of a query, if none are asked; as in `Searcher.search`
 CONTINUATION = 64  # most tokens of a continuation, if none are asked; as in `seqloom generate`
 DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__} - {"cuda_graphs"}  # rows come and go
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class CallOptions(msgspec.Struct, frozen=True):
@@ -201,6 +200,6 @@ class Call:
 def _encoded(item: Any, index: int) -> msgspec.Raw:
     """An item as msgpack, so that one that cannot be sent never reaches a batch of others."""
     try:
-        return msgspec.Raw(_encode(item))
+        return encoded(item)
     except (TypeError, ValueError, OverflowError, RecursionError):  # half of a surrogate pair, a number of 70 bits
         raise BadItem(index, ITEMS, "this value cannot be read", "give text or finite numbers") from None

@@ -210,6 +210,11 @@ to_worker = msgspec.msgpack.Decoder(ToWorker)
 from_worker = msgspec.msgpack.Decoder(FromWorker)
 
 
+def encoded(value: Any) -> msgspec.Raw:
+    """A value as it is written in messages, so that one that cannot be sent never reaches a message with others."""
+    return msgspec.Raw(_encoder.encode(value))
+
+
 def framed(message: ToWorker | FromWorker) -> bytes:
     """The bytes of a message, with its length before them."""
     body = _encoder.encode(message)

@@ -22,7 +22,7 @@ from seqloom.search.build import open_store
 from seqloom.search.index import SEGMENT
 from seqloom.search.search import searcher
 from seqloom.search.store import conditions, require_columns
-from seqloom.serve.messages import ItemAnswer, ModelCard, Verb
+from seqloom.serve.messages import ItemAnswer, ModelCard, Verb, encoded
 from seqloom.serve.refusals import place_of
 from seqloom.serve.watch import is_index
 from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
@@ -252,12 +252,17 @@ def abilities_of(task: Task) -> Iterator[Verb]:
 def answers_of(compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequence[Any]) -> list[ItemAnswer]:
     """The answers of a batch; if it fails, each item is tried alone, so that only the bad ones fail."""
     try:
-        return compute(items)
+        return [sendable(answer) for answer in compute(items)]
     except Exception as error:
         require_device(error)
         if len(items) == 1:
             return [refused(error)]
     return [answer for item in items for answer in answers_of(compute, [item])]
+
+
+def sendable(answer: ItemAnswer) -> ItemAnswer:
+    """The same answer with an encoded value; an error for a value that cannot be sent, such as a number of 70 bits."""
+    return msgspec.structs.replace(answer, value=encoded(answer.value))
 
 
 def require_device(error: Exception) -> None:

@@ -12,6 +12,7 @@ started with. When the socket closes, because the listener has ended, the worker
 """
 
 import gc
+import logging
 import os
 import pkgutil
 import queue
@@ -54,10 +55,11 @@ from seqloom.serve.messages import (
     to_worker,
 )
 from seqloom.serve.refusals import place_of
-from seqloom.serve.served import AnyServed, DeviceLost, answers_of, open_served, refused, require_device
+from seqloom.serve.served import AnyServed, DeviceLost, answers_of, open_served, refused, require_device, sendable
 from seqloom.tasks.task import TASKS
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
+log = logging.getLogger("seqloom.serve")
 UNLOADED = ItemAnswer(fault="the model could not be loaded again after a restart")
 SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being computed
 Arrived = ToWorker | ModelRefused | tuple[int, AnyServed]  # the last: a new version of a model that is loaded
@@ -79,7 +81,7 @@ class RunningPrompt:
         text = "" if self.text is None else self.text.further(self.rows[0].draft)
         if any(row.runs for row in self.rows):
             return PromptNews(self.id, text) if text else None
-        return PromptNews(self.id, text, self.served.written(self.rows), self.rows[0].draft.finish_reason)
+        return PromptNews(self.id, text, sendable(self.served.written(self.rows)), self.rows[0].draft.finish_reason)
 
 
 class ModelWorker:
@@ -223,7 +225,7 @@ class ModelWorker:
             if served is not None and any(row.runs for row in rows):
                 self.prompts[asked.id] = RunningPrompt(asked.id, served, rows, streamed=asked.streamed)
                 return
-            answer = UNLOADED if served is None else served.written(rows)
+            answer = UNLOADED if served is None else sendable(served.written(rows))
         except Exception as error:
             require_device(error)
             answer = refused(error)
@@ -231,9 +233,8 @@ class ModelWorker:
 
     def _cancel(self, id_: int) -> None:
         prompt = self.prompts.pop(id_, None)
-        if prompt is not None and prompt.served.running is not None:
-            for row in prompt.rows:
-                prompt.served.running.drop(row)
+        if prompt is not None:
+            self._drop(prompt)
         self._send(PromptProgress([], 0, 0.0))  # it has been heard
 
     def _step(self) -> None:
@@ -247,11 +248,25 @@ class ModelWorker:
             except Exception as error:  # no row of this batch can go on
                 require_device(error)
                 self._abandon(served, refused(error))
-        news = [found for prompt in self.prompts.values() if (found := prompt.news()) is not None]
+        news = [found for prompt in self.prompts.values() if (found := self._news_of(prompt)) is not None]
         for one in news:
             if one.answer is not None:
                 del self.prompts[one.id]
         self._send(PromptProgress(news, rows, time.perf_counter() - began))  # also without news
+
+    def _news_of(self, prompt: RunningPrompt) -> PromptNews | None:
+        try:
+            return prompt.news()
+        except Exception as error:  # others can go on
+            require_device(error)
+            self._drop(prompt)
+            return PromptNews(prompt.id, answer=refused(error))
+
+    def _drop(self, prompt: RunningPrompt) -> None:
+        """Generate nothing more for a prompt."""
+        if prompt.served.running is not None:
+            for row in prompt.rows:
+                prompt.served.running.drop(row)
 
     def _abandon(self, served: AnyServed, answer: ItemAnswer) -> None:
         lost = [prompt for prompt in self.prompts.values() if prompt.served is served]
@@ -282,6 +297,9 @@ def main(descriptor: int) -> int:
             ModelWorker(link).run()
         except DeviceLost:
             return DEVICE_LOST
+        except Exception as error:  # its message may hold text of a request
+            log.critical("a worker failed: %s", place_of(error))
+            return 1
     return 0
 
 
