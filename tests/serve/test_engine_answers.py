@@ -4,7 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from seqloom.search.search import searcher
 from seqloom.search.store import TextDocument
 from seqloom.serve import worker
 from seqloom.serve.calls import checked_options
+from seqloom.serve.messages import ItemAnswer
 from seqloom.serve.refusals import BadItem, ModelFailed, Refusal, Unable, UnknownModel
+from seqloom.serve.served import answers_of, open_served
 from serve_common import RunningEngine, SharedForks, close_to, sentence, serving
 
 pytestmark = pytest.mark.slow
@@ -186,6 +188,39 @@ def test_only_the_request_with_a_bad_item_is_refused(engine: RunningEngine) -> N
     assert isinstance(bad, BadItem) and bad.index == 1 and "empty" in str(bad)
 
 
+@pytest.mark.parametrize(
+    ("model", "verb", "good", "bad"),
+    [
+        ("reviews", "classify", "good film", ("", 7, None, ["x"], "a " * 51)),
+        ("reviews", "embed", "good film", ("", "a " * 51)),
+        ("pairs", "classify", ["good", "film"], (["good"], "good", ["", "film"])),
+        ("tags", "tag", "Ada saw Bo.", ("", {"a": 1})),
+        ("index", "search", "kado", ("", 7)),
+        ("lm", "generate", "the", (7, "qz" * 51)),
+    ],
+)
+def test_bad_items_of_a_batch_are_dropped_and_the_others_are_computed_together(
+    model: str, verb: Any, good: Any, bad: tuple[Any, ...], models: dict[str, Path]
+) -> None:
+    served = open_served(model, str(models[model]), "cpu", 50)
+    options = {"beam_size": 2, "max_new_tokens": 1} if verb == "generate" else {}
+    sizes: list[int] = []
+
+    def compute(items: Sequence[Any]) -> list[ItemAnswer]:
+        sizes.append(len(items))
+        return served.compute(verb, items, options)
+
+    def answers(items: list[Any]) -> list[ItemAnswer]:
+        return answers_of(compute, items, lambda item: served.require_usable(verb, item))
+
+    items = [bad[0], good, good, *bad[1:], good]
+    found = answers(items)
+    assert sizes == [len(items), 3]
+    assert [answer.served for answer in found] == [item is good for item in items]
+    alone = [answers([item])[0] for item in items]
+    assert [(one.problem, one.fix, one.fault) for one in found] == [(one.problem, one.fix, one.fault) for one in alone]
+
+
 def test_a_prompt_that_is_bad_is_refused_and_others_go_on(engine: RunningEngine) -> None:
     async def together() -> list[Any]:
         work = [engine.engine.ask("lm", "generate", [item], {"max_new_tokens": 3}) for item in ("the", 7, "old")]
@@ -214,6 +249,7 @@ NUMBERED = [(0, ("kado", 1)), (1, ("lofi", 2**70))]
 
 def test_a_worker_that_fails_logs_where_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
+
     def run(_: worker.ModelWorker) -> None:
         raise ValueError("text of a request")
 

@@ -324,9 +324,9 @@ def test_a_lost_gpu_ends_the_worker_and_a_full_one_does_not() -> None:
 
     for error in (RuntimeError("CUDA error: an illegal memory access was encountered"), torch.AcceleratorError("x")):
         with pytest.raises(DeviceLost):
-            answers_of(failing(error), ["a", "b"])
+            answers_of(failing(error), ["a", "b"], lambda _: None)
     for error in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("shapes differ")):
-        assert all(answer.fault for answer in answers_of(failing(error), ["a", "b"]))
+        assert all(answer.fault for answer in answers_of(failing(error), ["a", "b"], lambda _: None))
 
 
 def test_a_text_with_too_many_tokens_is_refused_alone(models: dict[str, Path], forks: SharedForks) -> None:

@@ -70,7 +70,7 @@ def test_a_search_pauses_before_each_query_and_each_batch_of_sentences(meanings:
         assert 2 < pauses[0] < 19
         pauses[0] = 0
         with pytest.raises(Unwanted):
-            answers_of(lambda items: served.compute("search", items, {"top_k": DOCUMENTS}), ["kado"])
+            answers_of(lambda items: served.compute("search", items, {"top_k": DOCUMENTS}), ["kado"], lambda _: None)
     assert served.card.vector_size and TOGETHER * 20 < DOCUMENTS * SENTENCES
 
 

@@ -263,8 +263,10 @@ def test_a_worker_that_loaded_the_old_version_just_before_a_swap_gets_the_new_on
             may_be_ready.set()
             new = identity_of(reviews / "model")
             await until(
-                lambda: [link.serves("reviews") and link.cards["reviews"].fingerprint for link in engine._links]
-                == [new, new]
+                lambda: (
+                    [link.serves("reviews") and link.cards["reviews"].fingerprint for link in engine._links]
+                    == [new, new]
+                )
             )
             assert engine.models["reviews"].fingerprint == new
             swaps = engine.counters["swaps_total"]

@@ -102,6 +102,13 @@ class ServedModel:
             return None
         return ["a"] if kind.in_words else "a" if kind.num_columns == 1 else ["a"] * kind.num_columns
 
+    def require_usable(self, verb: Verb, item: Any) -> None:
+        """Raise the error that `compute` would raise for this item, as far as nothing must be computed."""
+        self._require_short([item])
+        if verb == "generate":
+            self._require_texts([item])
+        self.model.require_readable([item])
+
     def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The answers of items, in order; SeqloomError for one that the model cannot use."""
         self._require_short(items)
@@ -118,9 +125,13 @@ class ServedModel:
         if doubtful and max(self.model.count_tokens(doubtful)) > self.max_tokens:
             raise UnusableError(*TOO_MANY)
 
-    def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
-        if verb == "generate" and not all(isinstance(item, str) for item in items):
+    def _require_texts(self, items: Sequence[Any]) -> None:
+        if not all(isinstance(item, str) for item in items):
             raise UnusableError(*NO_TEXT)
+
+    def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+        if verb == "generate":
+            self._require_texts(items)
         try:
             if verb == "translate":
                 return [one.to_json() for one in self.model.translate(items, **options)]
@@ -181,12 +192,17 @@ class ServedIndex:
         """Raise an error if the index cannot answer a query."""
         self.compute("search", ["a"], {"top_k": 1})
 
+    def require_usable(self, verb: Verb, item: Any) -> None:
+        """Raise the error that `compute` would raise for this query."""
+        if not isinstance(item, str):
+            raise UnusableError(*NO_TEXT)
+        if not item.strip():
+            raise UnusableError(*PROBLEMS["row.empty_text"])
+
     def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The hits of each query, best first."""
-        if not all(isinstance(item, str) for item in items):
-            raise UnusableError(*NO_TEXT)
-        if not all(item.strip() for item in items):
-            raise UnusableError(*PROBLEMS["row.empty_text"])
+        for item in items:
+            self.require_usable(verb, item)
         self._require_conditions(options.get("where", ()))
         return [self._found(item, options) for item in items]
 
@@ -249,20 +265,41 @@ def abilities_of(task: Task) -> Iterator[Verb]:
         yield "embed"
 
 
-def answers_of(compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequence[Any]) -> list[ItemAnswer]:
-    """The answers of a batch; if it fails, each item is tried alone, so that only the bad ones fail."""
+def answers_of(
+    compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequence[Any], require: Callable[[Any], None]
+) -> list[ItemAnswer]:
+    """The answers of a batch. If it fails, only the bad items have none: `require` raises an error for one of them.
+
+    The others are computed together again; only if that fails, each is tried alone.
+    """
     try:
         return [sendable(answer) for answer in compute(items)]
     except Exception as error:
         require_device(error)
         if len(items) == 1:
             return [refused(error)]
-    return [answer for item in items for answer in answers_of(compute, [item])]
+    problems = [_problem_of(item, require) for item in items]
+    good = [item for item, problem in zip(items, problems, strict=True) if problem is None]
+    if len(good) == len(items):
+        return [answer for item in items for answer in answers_of(compute, [item], require)]
+    answers = iter(answers_of(compute, good, require) if good else [])
+    return [next(answers) if problem is None else problem for problem in problems]
+
+
+def _problem_of(item: Any, require: Callable[[Any], None]) -> ItemAnswer | None:
+    try:
+        require(item)
+    except Exception as error:
+        return refused(error)
+    return None
 
 
 def sendable(answer: ItemAnswer) -> ItemAnswer:
-    """The same answer with an encoded value; an error for a value that cannot be sent, such as a number of 70 bits."""
-    return msgspec.structs.replace(answer, value=encoded(answer.value))
+    """The same answer with an encoded value; a fault for a value that cannot be sent, such as a number of 70 bits."""
+    try:
+        return msgspec.structs.replace(answer, value=encoded(answer.value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return refused(error)
 
 
 def require_device(error: Exception) -> None:

@@ -197,7 +197,11 @@ class ModelWorker:
         self.batches[batch.id], self.said = True, time.perf_counter()
         try:
             with pausing(lambda: self._between(batch.id)):
-                return answers_of(lambda items: served.compute(batch.verb, items, batch.options), batch.items)
+                return answers_of(
+                    lambda items: served.compute(batch.verb, items, batch.options),
+                    batch.items,
+                    lambda item: served.require_usable(batch.verb, item),
+                )
         except Stopped:
             if self.ends:
                 raise
