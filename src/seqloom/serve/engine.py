@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
@@ -57,6 +57,7 @@ __all__ = ["VERBS", "CountedAnswer", "Engine", "ModelCard", "TextPart", "TokenUs
 
 POLL = 1.0  # seconds between two looks at the workers
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
+DOUBLINGS = 10  # of the pause; more would pass any limit, and in the end the range of a float
 LONGEST_LOAD = 300.0  # seconds in which a worker must have loaded its models
 HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
 COUNTED = (
@@ -339,7 +340,7 @@ class Engine:
                 link.kill()
             self._lost(link)
             link.failures += 1
-            await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** (link.failures - 1)) if link.failures > 1 else 0)
+            await asyncio.sleep(pause_after(link.failures))
 
     async def _talk(self, link: WorkerLink) -> None:
         """Start a worker, and take its messages until it is gone."""
@@ -438,7 +439,19 @@ class Engine:
                 if link.owes is not None and now - link.owes > longest:
                     doing = "answer" if link.ready else "load its models"
                     log.error("worker %d does not %s; it is killed", link.number, doing)
+                    if link.process is None:  # maybe nothing was forked
+                        with suppress(OSError):
+                            self._forks.start()
                     link.kill()
+
+
+def pause_after(failures: int) -> float:
+    """Seconds before a worker is started again that was lost so many times, one after the other.
+
+    >>> [pause_after(failures) for failures in (1, 2, 3, 4, 5_000)]
+    [0.0, 0.2, 0.4, 0.8, 5.0]
+    """
+    return min(LONGEST_PAUSE, 0.1 * 2 ** min(failures - 1, DOUBLINGS)) if failures > 1 else 0.0
 
 
 def how_it_ended(code: int | None) -> str:

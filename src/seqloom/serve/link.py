@@ -143,3 +143,5 @@ class WorkerLink:
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.process, signal.SIGKILL)
+        elif self.writer is not None:  # it has not said who it is: do not wait for it any more
+            self.writer.close()

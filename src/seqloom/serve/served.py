@@ -121,7 +121,9 @@ class ServedModel:
 
     def _require_short(self, items: Sequence[Any]) -> None:
         """Refuse an item that would keep the worker busy for long; only items that may be one are counted."""
-        doubtful = [item for item in items if most_tokens(item) > self.max_tokens]
+        tokenizer = self.model.spec.tokenizer
+        normalized = (lambda text: text) if tokenizer is None else lambda text: tokenizer.normalized([text])[0]
+        doubtful = [item for item in items if most_tokens(item, normalized) > self.max_tokens]
         if doubtful and max(self.model.count_tokens(doubtful)) > self.max_tokens:
             raise UnusableError(*TOO_MANY)
 
@@ -230,18 +232,18 @@ class ServedIndex:
 AnyServed = ServedModel | ServedIndex
 
 
-def most_tokens(item: Any) -> int:
-    """More tokens or steps than an item has, found without a tokenizer: a token has at least a byte.
+def most_tokens(item: Any, normalized: Callable[[str], str] = str) -> int:
+    """More tokens or steps than an item has, found without encoding: a token has at least a byte of normalized text.
 
     >>> most_tokens("a b"), most_tokens(["some", "words"]), most_tokens([[0.5], [1.0]])
     (3, 9, 2)
     """
     if isinstance(item, str):
-        return len(item.encode(errors="replace"))
+        return len(normalized(item).encode(errors="replace"))
     if isinstance(item, dict):
-        return sum(most_tokens(value) for value in item.values())
+        return sum(most_tokens(value, normalized) for value in item.values())
     texts = [one for one in item if isinstance(one, str)] if isinstance(item, list) else []
-    return sum(map(most_tokens, texts)) if texts else len(item) if isinstance(item, list) else 1
+    return sum(most_tokens(text, normalized) for text in texts) if texts else len(item) if isinstance(item, list) else 1
 
 
 def open_served(name: str, path: str, device: str, max_tokens: int) -> AnyServed:
