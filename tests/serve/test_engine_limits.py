@@ -386,6 +386,11 @@ def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str
         async with serving({name: models[name]}, forks) as engine:
             await engine.ask(name, verb, ["a b"], options)
             for text in odd:
+                idle = 0.0
+                for _ in range(5):
+                    began = time.perf_counter()
+                    await engine.ask(name, verb, ["a b"], options)
+                    idle = max(idle, time.perf_counter() - began)
                 began = time.perf_counter()
                 long = asyncio.ensure_future(engine.ask(name, verb, [text], options))
                 await asyncio.sleep(0)
@@ -393,7 +398,8 @@ def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str
                 waited = time.perf_counter() - began
                 with suppress(BadItem):
                     await long
-                assert waited < 1.0, f"{text[:2]!r}: {waited:.2f} s"  # S17 asks 0.2 s; other tests share the cores
+                allowed = max(0.2, 40 * idle)  # more where others share the cores
+                assert waited < allowed, f"{text[:2]!r}: {waited:.2f} s, {idle:.3f} s alone"
 
     asyncio.run(check())
 
