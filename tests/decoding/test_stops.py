@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from decoding_common import continued, language_model, prompts, row_of
 from seqloom.config.decoding import AnyDecoding, BeamConfig, GreedyConfig, SampleConfig
-from seqloom.config.tokenizers import BpeConfig, BytesConfig, CharactersConfig, WordsConfig
-from seqloom.decoding.answers import Draft, Stops
+from seqloom.config.tokenizers import (
+    BpeConfig,
+    BytesConfig,
+    CharactersConfig,
+    UnigramConfig,
+    WordpieceConfig,
+    WordsConfig,
+)
+from seqloom.decoding.answers import Draft, GrowingText, Stops
 from seqloom.decoding.decode import stream, write
 from seqloom.errors import ConfigError
 from seqloom.nn.types import Padded
-from seqloom.text.special_tokens import BEGIN, COUNT, END
+from seqloom.text.special_tokens import BEGIN, COUNT, END, UNKNOWN
+from seqloom.text.subwords import WordpieceData, WordpieceSegmenter
 from seqloom.text.tokenizer import Tokenizer, fit
 
 TEXTS = [
@@ -154,6 +162,65 @@ def test_a_stop_is_reached_exactly_when_the_text_holds_one(text: str, stops: lis
             assert (draft.finish_reason == "stop") == any(stop in said for stop in stops)
             if draft.finish_reason == "stop":
                 break
+
+
+QUOTED = "he said \"it 's 3.50, or 12:30\" and “well-known„ (or 'so') – naïve 😀 e\u0301 a\nb 5 . 5 , 000"
+ODD = [word for word in QUOTED.split(" ") * 3 if word]
+KINDS = [WordsConfig(), CharactersConfig(), BytesConfig(), BpeConfig(vocab_size=320), UnigramConfig(vocab_size=320)]
+EVERY = {config.kind(): fit(config, [QUOTED, *TEXTS]) for config in KINDS}
+LETTERS = "".join(sorted(set(QUOTED.replace(" ", "").replace("\n", ""))))
+PIECES = (*LETTERS, *(f"##{letter}" for letter in LETTERS), "he", "said", "well", "##known", "50")
+EVERY["wordpiece"] = Tokenizer(WordpieceConfig(), WordpieceSegmenter(WordpieceConfig(), WordpieceData(PIECES)))
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(draws=st.randoms(use_true_random=False), stop=st.sampled_from([(), ("\n",), ("so", "“w"), ('" ' * 20,)]))
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_long_stream_of_any_tokens_is_the_text_of_the_whole(kind: str, draws: Any, stop: tuple[str, ...]) -> None:
+    tokenizer = EVERY[kind]
+    least = UNKNOWN if tokenizer.has_unknown else COUNT
+    usual = [token for token in tokenizer.encode(draws.sample(ODD, 8)).values.tolist() if token >= COUNT]
+    some = [draws.choice(usual) for _ in range(6)]  # repeated, so that quotes open and close
+
+    def any_tokens(most: int) -> list[int]:
+        return [
+            draws.choice(some) if draws.random() < 0.6 else draws.randrange(least, tokenizer.vocab_size)
+            for _ in range(draws.randrange(most))
+        ]
+
+    def decode(tokens: list[int]) -> str:
+        return tokenizer.decode_copying(tokens, ["x"] * len(tokens))
+
+    before, tokens = [BEGIN, *any_tokens(60)], any_tokens(250)
+    draft, whole = (Draft(before, len(tokens), Stops(stop, decode, *more)) for more in ((tokenizer.context,), ()))
+    growing, parts = GrowingText(), list[str]()
+    for token in tokens:
+        for one in (draft, whole):
+            one.add(token, 0.0)
+        parts.append(growing.further(draft))
+        assert draft.written() == whole.written()
+        if draft.finish_reason:
+            break
+    assert draft.finish_reason == whole.finish_reason
+    assert "".join(parts) == (whole.written().text if tokens else "")
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_each_token_of_a_stream_is_written_with_a_few_others(kind: str) -> None:
+    tokenizer, decoded = EVERY[kind], list[int]()
+
+    def decode(tokens: list[int]) -> str:
+        decoded.append(len(tokens))
+        return tokenizer.decode(tokens)
+
+    tokens = [token for token in tokenizer.encode([QUOTED]).values.tolist() if token >= COUNT]
+    tokens = [tokens[number % len(tokens)] for number in range(700)]
+    draft, growing = Draft([BEGIN, *tokens * 6], 700, Stops((), decode, tokenizer.context)), GrowingText()
+    for token in tokens[:-1]:
+        draft.add(token, 0.0)
+        growing.further(draft)
+    assert max(decoded) < 150 and len(decoded) < 3 * 700
 
 
 class Constant:

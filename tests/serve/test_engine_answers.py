@@ -1,23 +1,31 @@
 """The engine gives the answers of `seqloom.load(...).predict`, whoever asks at the same time."""
 
 import asyncio
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import seqloom
+from search_common import last, write_documents
 from seqloom.config.serving import MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError
 from seqloom.inference.model import LoadedModel
+from seqloom.search.build import build_index
+from seqloom.search.documents import Collection
 from seqloom.search.index import open_index
 from seqloom.search.search import searcher
+from seqloom.search.store import TextDocument
+from seqloom.serve import worker
 from seqloom.serve.calls import checked_options
-from seqloom.serve.refusals import BadItem, Refusal, Unable, UnknownModel
-from serve_common import RunningEngine, close_to, sentence
+from seqloom.serve.messages import ItemAnswer
+from seqloom.serve.refusals import BadItem, ModelFailed, Refusal, Unable, UnknownModel
+from seqloom.serve.served import answers_of, open_served
+from serve_common import RunningEngine, SharedForks, close_to, sentence, serving
 
 pytestmark = pytest.mark.slow
 TEXTS = [sentence(number, 1 + number % 12) for number in range(9)]
@@ -87,19 +95,25 @@ def test_hits_are_those_of_the_index(engine: RunningEngine, models: dict[str, Pa
 
 
 def test_mates_in_a_batch_change_no_answer(engine: RunningEngine, models: dict[str, Path]) -> None:
-    """S16, a short version: requests of four models at the same time, alone within 1e-5."""
-    asked = [(CASES[case], item) for case in ("classify", "pairs", "regress", "embed") for item in CASES[case][2]] * 2
+    """S16, a short version: requests of all verbs at the same time, alone within 1e-5."""
+    asked = [(CASES[case], item) for case in CASES for item in CASES[case][2]] * 2
+    queries, few = ["kado lofi", "mido", "pegu kaba"] * 2, {"top_k": 3}
     before = dict(engine.engine.counters)
 
     async def all_at_once() -> list[list[Any]]:
-        return await asyncio.gather(*(engine.engine.ask(case[0], case[1], [item]) for case, item in asked))  # type: ignore[arg-type]
+        work = [engine.engine.ask(case[0], case[1], [item], case[3]) for case, item in asked]  # type: ignore[arg-type]
+        return await asyncio.gather(*work, *(engine.engine.ask("index", "search", [query], few) for query in queries))
 
-    found = engine.wait(all_at_once())
+    every = engine.wait(all_at_once())
+    found, searched = every[: len(asked)], every[len(asked) :]
+    index = searcher(open_index(models["index"]))
+    for query, (hits,) in zip(queries, searched, strict=True):
+        close_to(hits, [hit.to_json() for hit in index.search(query, **few)])
     loaded = {case[0]: seqloom.load(models[case[0]]) for case, _ in asked}
     for (case, item), (answer,) in zip(asked, found, strict=True):
         close_to(answer, case[4](loaded[case[0]], [item])[0])
-    batches = engine.engine.counters["batches_total"] - before["batches_total"]
-    assert batches < len(asked) / 3, "they have to share batches, or this shows nothing"
+    batches, items = (engine.engine.counters[name] - before[name] for name in ("batches_total", "batch_items_total"))
+    assert items > 100 and batches < items / 3, "they have to share batches, or this shows nothing"
 
 
 def test_prompts_that_run_together_change_no_text(engine: RunningEngine, models: dict[str, Path]) -> None:
@@ -180,6 +194,39 @@ def test_only_the_request_with_a_bad_item_is_refused(engine: RunningEngine) -> N
     assert isinstance(bad, BadItem) and bad.index == 1 and "empty" in str(bad)
 
 
+@pytest.mark.parametrize(
+    ("model", "verb", "good", "bad"),
+    [
+        ("reviews", "classify", "good film", ("", 7, None, ["x"], "a " * 51)),
+        ("reviews", "embed", "good film", ("", "a " * 51)),
+        ("pairs", "classify", ["good", "film"], (["good"], "good", ["", "film"])),
+        ("tags", "tag", "Ada saw Bo.", ("", {"a": 1})),
+        ("index", "search", "kado", ("", 7)),
+        ("lm", "generate", "the", (7, "the " * 51)),
+    ],
+)
+def test_bad_items_of_a_batch_are_dropped_and_the_others_are_computed_together(
+    model: str, verb: Any, good: Any, bad: tuple[Any, ...], models: dict[str, Path]
+) -> None:
+    served = open_served(model, str(models[model]), "cpu", 50)
+    options = {"beam_size": 2, "max_new_tokens": 1} if verb == "generate" else {}
+    sizes: list[int] = []
+
+    def compute(items: Sequence[Any]) -> list[ItemAnswer]:
+        sizes.append(len(items))
+        return served.compute(verb, items, options)
+
+    def answers(items: list[Any]) -> list[ItemAnswer]:
+        return answers_of(compute, items, lambda item: served.require_usable(verb, item))
+
+    items = [bad[0], good, good, *bad[1:], good]
+    found = answers(items)
+    assert sizes == [len(items), 3]
+    assert [answer.served for answer in found] == [item is good for item in items]
+    alone = [answers([item])[0] for item in items]
+    assert [(one.problem, one.fix, one.fault) for one in found] == [(one.problem, one.fix, one.fault) for one in alone]
+
+
 def test_a_prompt_that_is_bad_is_refused_and_others_go_on(engine: RunningEngine) -> None:
     async def together() -> list[Any]:
         work = [engine.engine.ask("lm", "generate", [item], {"max_new_tokens": 3}) for item in ("the", 7, "old")]
@@ -187,6 +234,39 @@ def test_a_prompt_that_is_bad_is_refused_and_others_go_on(engine: RunningEngine)
 
     first, bad, last = engine.wait(together())
     assert isinstance(first, list) and isinstance(last, list) and isinstance(bad, BadItem)
+
+
+def test_an_answer_that_cannot_be_sent_is_a_fault_of_its_item_alone(forks: SharedForks, tmp_path: Path) -> None:
+    documents = [TextDocument(f"d{n}", f"{word} here", {"id": f"d{n}", "n": number}) for n, (word, number) in NUMBERED]
+    last(build_index(tmp_path / "index", None, Collection(write_documents(tmp_path / "texts.jsonl", documents))))
+
+    async def check() -> None:
+        async with serving({"index": tmp_path / "index"}, forks) as engine:
+            work = [engine.ask("index", "search", [word], {"top_k": 1}) for word in ("kado", "lofi", "kado", "lofi")]
+            found = await asyncio.gather(*work, return_exceptions=True)
+            assert [type(one) for one in found] == [list, ModelFailed] * 2
+            assert engine.counters["worker_restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+NUMBERED = [(0, ("kado", 1)), (1, ("lofi", 2**70))]
+
+
+def test_a_worker_that_fails_logs_where_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def run(_: worker.ModelWorker) -> None:
+        raise ValueError("text of a request")
+
+    monkeypatch.setattr(worker.ModelWorker, "run", run)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(worker.log, "critical", lambda text, *given: told.append(text % given))
+    ours, theirs = socket.socketpair()
+    with ours:
+        assert worker.main(theirs.detach()) == 1
+    (line,) = told
+    assert line.startswith("a worker failed: ValueError at test_engine_answers.py") and "text of" not in line
 
 
 @pytest.mark.parametrize(

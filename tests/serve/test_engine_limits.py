@@ -15,6 +15,8 @@ import pytest
 import torch
 
 import seqloom
+from bundle_common import make_run
+from seqloom.config.tokenizers import CharactersConfig
 from seqloom.decoding.pauses import pausing
 from seqloom.errors import ConfigError
 from seqloom.serve import dispatch, forkserver
@@ -24,7 +26,7 @@ from seqloom.serve.forkserver import ForkServer
 from seqloom.serve.link import WorkerLink
 from seqloom.serve.messages import LENGTH, FromWorker, StartWorker, WorkerBegun, framed, from_worker
 from seqloom.serve.refusals import BadItem, Draining, Overloaded, Refusal, TimedOut, WaitedTooLong, WorkerLost
-from seqloom.serve.served import DeviceLost, answers_of
+from seqloom.serve.served import DeviceLost, ServedModel, UnusableError, answers_of
 from serve_common import SharedForks, close_to, serving, until
 
 pytestmark = pytest.mark.slow
@@ -315,6 +317,28 @@ def test_a_worker_that_hangs_while_it_loads_is_replaced(
     asyncio.run(check())
 
 
+def test_a_worker_that_hangs_before_its_first_word_is_replaced(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the forkserver hangs: nobody knows a process number."""
+    monkeypatch.setattr(engine_module, "POLL", 0.02)
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            assert forks.process is not None
+            (pid,), hung = engine.worker_pids, forks.process.pid
+            os.kill(hung, signal.SIGSTOP)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: engine.counters["worker_restarts_total"] == 1)
+            monkeypatch.setattr(engine_module, "LONGEST_LOAD", 0.1)
+            await until(lambda: forks.process is not None and forks.process.pid != hung)
+            monkeypatch.setattr(engine_module, "LONGEST_LOAD", 300.0)
+            await until(lambda: engine.ready, seconds=60)  # it imports torch again
+            assert await classify(engine)
+
+    asyncio.run(check())
+
+
 def test_a_lost_gpu_ends_the_worker_and_a_full_one_does_not() -> None:
     def failing(error: Exception) -> Any:
         def compute(_: Any) -> Any:
@@ -324,9 +348,9 @@ def test_a_lost_gpu_ends_the_worker_and_a_full_one_does_not() -> None:
 
     for error in (RuntimeError("CUDA error: an illegal memory access was encountered"), torch.AcceleratorError("x")):
         with pytest.raises(DeviceLost):
-            answers_of(failing(error), ["a", "b"])
+            answers_of(failing(error), ["a", "b"], lambda _: None)
     for error in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("shapes differ")):
-        assert all(answer.fault for answer in answers_of(failing(error), ["a", "b"]))
+        assert all(answer.fault for answer in answers_of(failing(error), ["a", "b"], lambda _: None))
 
 
 def test_a_text_with_too_many_tokens_is_refused_alone(models: dict[str, Path], forks: SharedForks) -> None:
@@ -340,6 +364,17 @@ def test_a_text_with_too_many_tokens_is_refused_alone(models: dict[str, Path], f
     asyncio.run(check())
 
 
+def test_tokens_are_counted_after_normalization(tmp_path: Path) -> None:
+    """U+FDFA is three bytes, and 18 characters of its compatible form."""
+    (tmp_path / "lines.txt").write_text("a text of some words\n" * 20)
+    lines: dict[str, Any] = {"train": (str(tmp_path / "lines.txt"),), "task": "lm"}
+    run = make_run(tmp_path / "run", "gru", tokenizer=CharactersConfig(normalize="nfkc"), **lines)
+    served = ServedModel("characters", run, "cpu", 100)
+    served.require_usable("generate", "\ufdfa" * 5)
+    with pytest.raises(UnusableError, match="more tokens"):
+        served.require_usable("generate", "\ufdfa" * 6)
+
+
 @pytest.mark.parametrize("name", ["tags", "reviews", "lm"])
 def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str, Path], forks: SharedForks) -> None:
     """S17 on real models: an answer in time or a refusal, and others do not wait for longer."""
@@ -351,6 +386,11 @@ def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str
         async with serving({name: models[name]}, forks) as engine:
             await engine.ask(name, verb, ["a b"], options)
             for text in odd:
+                idle = 0.0
+                for _ in range(5):
+                    began = time.perf_counter()
+                    await engine.ask(name, verb, ["a b"], options)
+                    idle = max(idle, time.perf_counter() - began)
                 began = time.perf_counter()
                 long = asyncio.ensure_future(engine.ask(name, verb, [text], options))
                 await asyncio.sleep(0)
@@ -358,7 +398,8 @@ def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str
                 waited = time.perf_counter() - began
                 with suppress(BadItem):
                     await long
-                assert waited < 1.0, f"{text[:2]!r}: {waited:.2f} s"  # S17 asks 0.2 s; other tests share the cores
+                allowed = max(0.2, 40 * idle)  # more where others share the cores
+                assert waited < allowed, f"{text[:2]!r}: {waited:.2f} s, {idle:.3f} s alone"
 
     asyncio.run(check())
 

@@ -15,6 +15,7 @@ from serve_common import RunningEngine, SharedForks, close_to, sentence, serving
 
 pytestmark = pytest.mark.soak
 VERBS = {"reviews": "classify", "pairs": "classify", "scores": "regress", "tags": "tag", "lm": "generate"}
+VERBS |= {"masked": "fill", "translator": "translate"}
 
 
 def test_a_thousand_mixed_requests_have_the_answers_they_have_alone(
@@ -40,6 +41,8 @@ def test_a_thousand_mixed_requests_have_the_answers_they_have_alone(
         if name == "lm":
             (answers,) = loaded[name].generate([item], max_new_tokens=tokens)
             close_to(found, [answer.to_json() for answer in answers])
+        elif name == "translator":
+            close_to(found, loaded[name].translate([item])[0].to_json())
         else:
             close_to(found, loaded[name].predict([item])[0].to_json())
 

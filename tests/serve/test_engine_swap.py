@@ -5,7 +5,8 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from seqloom.search.documents import Collection
 from seqloom.serve import engine as engine_module
 from seqloom.serve import swap as swap_module
 from seqloom.serve.engine import Engine
-from seqloom.serve.messages import DiscardModel, SwapModel
+from seqloom.serve.link import WorkerLink
+from seqloom.serve.messages import DiscardModel, FromWorker, SwapModel, WorkerReady
 from seqloom.serve.refusals import Refusal, WaitedTooLong
 from serve_common import SharedForks, close_to, make_index, serving, until
 
@@ -229,6 +231,47 @@ def test_a_worker_that_is_lost_after_it_has_staged_is_not_told_to_swap(reviews: 
             os.kill(engine.worker_pids[1], signal.SIGCONT)
             await until(lambda: engine.counters["swaps_total"] == 1)
             assert not [one for one in sent if isinstance(one, SwapModel | DiscardModel)]
+
+    asyncio.run(check())
+
+
+def test_a_worker_that_loaded_the_old_version_just_before_a_swap_gets_the_new_one(
+    reviews: Path, forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is ready only after the swap, as if it had other models to load."""
+    listen, loaded, may_be_ready = WorkerLink.listen, asyncio.Event(), asyncio.Event()
+    may_be_ready.set()
+
+    async def late(link: WorkerLink, *given: Any) -> AsyncGenerator[FromWorker]:
+        async with aclosing(listen(link, *given)) as messages:
+            async for message in messages:
+                if isinstance(message, WorkerReady) and link.number == 1:
+                    loaded.set()
+                    await may_be_ready.wait()
+                yield message
+
+    monkeypatch.setattr(WorkerLink, "listen", late)
+
+    async def check() -> None:
+        async with serving({"reviews": reviews}, forks, workers=2) as engine:
+            loaded.clear()
+            may_be_ready.clear()
+            os.kill(engine.worker_pids[1], signal.SIGKILL)
+            await loaded.wait()
+            retrain(reviews, 3.0)
+            await until(lambda: engine.counters["swaps_total"] == 1)
+            may_be_ready.set()
+            new = identity_of(reviews / "model")
+            await until(
+                lambda: (
+                    [link.serves("reviews") and link.cards["reviews"].fingerprint for link in engine._links]
+                    == [new, new]
+                )
+            )
+            assert engine.models["reviews"].fingerprint == new
+            swaps = engine.counters["swaps_total"]
+            await asyncio.sleep(0.1)
+            assert engine.counters["swaps_total"] == swaps  # it is settled
 
     asyncio.run(check())
 

@@ -256,7 +256,12 @@ def test_every_number_has_a_range_and_a_type_and_the_refusal_names_it(one: Serve
     rest = {"/v1/completions": '"prompt":"a","model":"all"', "/v1/embeddings": '"input":"a","model":"all"'}
     for path, field, limits in fields:
         assert {"minimum", "maximum"} <= set(limits), (path, field)
-        beyond = [str(limits["maximum"] * 2 + 1), str(limits["minimum"] - 1)]
+        step = 1 if limits["type"] == "integer" else 1e-6 * max(1.0, limits["maximum"])
+        beyond = [str(limits["maximum"] + step), str(limits["minimum"] - step)]
+        for value in (limits["minimum"], limits["maximum"]):
+            status, found = one.post(path, ("{" + rest.get(path, '"texts":["a"]') + f',"{field}":{value}}}').encode())
+            named = None if status == 200 else found["error"].get("field") or found["error"].get("param")
+            assert named != field or field == "dimensions", (path, field, value, found)  # those of the model only
         others = ["0.5"] if limits["type"] == "integer" else []
         nulls = [] if path in rest else ["null"]  # which clients of OpenAI send
         for value in (*WRONG, *beyond, *others, *nulls):

@@ -26,7 +26,8 @@ Tokens = Annotated[int, Meta(ge=1, le=2**30, examples=[4_096])]
 NewTokens = Annotated[int, Meta(ge=1, le=2**20, examples=[1_024])]
 Samples = Annotated[int, Meta(ge=1, le=1_024, examples=[16])]
 
-MAX_HITS = 100  # documents of a search
+MAX_HITS = 100  # documents of a query
+MAX_ALL_HITS = 1_000  # documents of all queries of a request together
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

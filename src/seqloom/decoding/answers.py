@@ -1,6 +1,7 @@
 """Drafts (outputs in progress), stop strings, scores and penalties, and the interface of models.
 
-The text of an output is what it adds to the text of its prompt, so it keeps the space before its first word. A stop
+The text of an output is what it adds to the text of its prompt, so it keeps the space before its first word. It depends
+only on the `context` of the prompt: its last tokens, and quotes that it opens. A stop
 string may start in one token and end in another. It is searched in the text of the last tokens, and the whole text is
 decoded only if it is found there. A token may change how the previous one is written, but no earlier one: a hyphen
 joins two words when the second is known.
@@ -34,8 +35,11 @@ from seqloom.nn.types import Padded, merge_rows, select_rows
 from seqloom.text.special_tokens import BEGIN, COUNT, END
 
 Decode = Callable[[list[int]], str]
+Context = Callable[[Sequence[int]], list[int]]  # a few of these tokens: what follows is written as after all
 FinishReason = Literal["end", "stop", "length"]
 
+WINDOW = 48  # tokens of a growing text that are decoded again and again, before the first ones are settled
+OVERLAP = 16  # tokens of them that are kept
 BYTES = 4  # most tokens of a character, with a byte tokenizer
 # How a tokenizer writes bytes at the end of a text that are not a complete character yet.
 HALF = re.compile(r"(?:\\x[0-9a-f]{2}){1,3}\Z")
@@ -53,12 +57,12 @@ class GeneratedText(NamedTuple):
 class Stops:
     """The stop strings."""
 
-    def __init__(self, stops: Sequence[str], decode: Decode | None) -> None:
+    def __init__(self, stops: Sequence[str], decode: Decode | None, context: Context = list) -> None:
         if stops and decode is None:
             raise ConfigError(
                 "stop strings need a tokenizer, but there is none", fix="give `decode`, or leave out `stop`"
             )
-        self.stops, self.decode = tuple(stops), decode
+        self.stops, self.decode, self.context = tuple(stops), decode, context
         self.reach = BYTES * (max(map(len, stops), default=0) + 1)  # tokens that a stop string may cover
         self.dense = [stop.replace(" ", "") for stop in stops]
 
@@ -69,6 +73,10 @@ class Stops:
         prompt, whole = self.decode(list(before)), self.decode([*before, *tokens])
         # If a token changes the end of the prompt, which is already fixed, it is decoded separately.
         return whole[len(prompt) :] if whole.startswith(prompt) else self.decode(list(tokens))
+
+    def is_one_text(self, before: Sequence[int], tokens: Sequence[int]) -> bool:
+        """Whether tokens are written as one text with those before them, and not separately."""
+        return self.decode is not None and self.decode([*before, *tokens]).startswith(self.decode(list(before)))
 
     def reached(self, before: Sequence[int], tokens: Sequence[int]) -> bool:
         """Whether the text contains a stop string."""
@@ -106,6 +114,7 @@ class Draft:
 
     def __init__(self, before: list[int], most: int, stops: Stops) -> None:
         self.before, self.most, self.stops = before, most, stops
+        self.context = stops.context(before)  # what is needed of the prompt to write what follows
         self.tokens: list[int] = []
         self.score = 0.0
         self.finish_reason: FinishReason | None = None if most > 0 else "length"
@@ -115,26 +124,60 @@ class Draft:
         self.score += log
         if token != END:
             self.tokens.append(token)
-        self.finish_reason = finish_reason(token, self.before, self.tokens, self.most, self.stops)
+        self.finish_reason = finish_reason(token, self.context, self.tokens, self.most, self.stops)
 
     def written(self) -> GeneratedText:
         """The output so far."""
-        return written(self.before, self.tokens, self.score, self.finish_reason or "length", self.stops)
+        return written(self.context, self.tokens, self.score, self.finish_reason or "length", self.stops)
 
 
 class GrowingText:
-    """The text of a draft, in parts that never change: no half character, no possible start of a stop string."""
+    """The text of a draft, in parts that never change: no half character, no possible start of a stop string.
+
+    Only the text of the last tokens is decoded again for each token.
+    """
 
     def __init__(self) -> None:
-        self.shown, self.earlier = 0, ""
+        self.shown = 0
+        self.tail = ""  # the text since `kept`
+        self.kept, self.start = 0, 0  # characters and tokens before the last ones
+        self.context: list[int] | None = None  # of the last ones; None: they are all there are
+        self.beginning = ""  # the text of the context
 
     def further(self, draft: Draft) -> str:
         """The text that is settled since the last call; call it after each token."""
-        text = draft.written().text if draft.finish_reason else draft.stops.text(draft.before, draft.tokens)
-        settled = len(text) if draft.finish_reason else draft.stops.settled(text, self.earlier)
-        start, self.earlier = self.shown, text
+        if draft.finish_reason:
+            return draft.written().text[self.shown :]
+        earlier, self.tail = self.tail, self._tail(draft)
+        start, settled = self.shown, self.kept + draft.stops.settled(self.tail, earlier)
         self.shown = max(start, settled)
-        return text[start:settled]
+        further = self.tail[start - self.kept : settled - self.kept]
+        if len(draft.tokens) - self.start > WINDOW:
+            self._shorten(draft)
+        return further
+
+    def _tail(self, draft: Draft) -> str:
+        """The text of the last tokens."""
+        stops, tokens = draft.stops, draft.tokens[self.start :]
+        if self.context is None or stops.decode is None:
+            return stops.text(draft.context, tokens)
+        return stops.decode([*self.context, *tokens])[len(self.beginning) :]
+
+    def _shorten(self, draft: Draft) -> None:
+        """Begin the last tokens later, where all before is shown."""
+        decode, start = draft.stops.decode, len(draft.tokens) - OVERLAP
+        if decode is None:
+            return
+        before = self.context
+        if before is None:
+            before = draft.context if draft.stops.is_one_text(draft.context, draft.tokens) else []
+        context = draft.stops.context([*before, *draft.tokens[self.start : start]])
+        beginning, whole = decode(context), decode([*context, *draft.tokens[start:]])
+        rest = whole[len(beginning) :]
+        place = len(self.tail) - len(rest)
+        if self.kept + place <= self.shown and whole.startswith(beginning) and self.tail.endswith(rest):
+            self.kept, self.tail = self.kept + place, rest
+            self.context, self.start, self.beginning = context, start, beginning
 
 
 def finish_reason(token: int, before: list[int], tokens: list[int], most: int, stops: Stops) -> FinishReason | None:

@@ -1,10 +1,10 @@
-"""Pauses between two steps of decoding: whoever has asked for a text may do something else meanwhile, or stop it.
+"""Pauses in long work: whoever has asked for a text may do something else meanwhile, or stop it.
 
-    with pausing(between):      # called before each step of every `write` inside
+    with pausing(between):      # called before each step of every `write` and every search by vectors inside
         model.translate(texts)
 
 A server tells that it is alive, goes on with other texts, and stops one that nobody waits for any more. To stop it,
-`between` raises an error, which ends the decoding and reaches the caller.
+`between` raises an error, which ends the work and reaches the caller.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _between: ContextVar[Callable[[], None] | None] = ContextVar("between", default=
 
 @contextmanager
 def pausing(between: Callable[[], None] | None) -> Iterator[None]:
-    """Call `between` before each step of the decoding inside; None: no longer."""
+    """Call `between` before each step of the work inside; None: no longer."""
     before = _between.set(between)
     try:
         yield

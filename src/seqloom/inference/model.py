@@ -42,7 +42,16 @@ from seqloom.inference.evaluation import (
     write_errors,
 )
 from seqloom.inference.generation import chosen, generate, stream, translating
-from seqloom.inference.prediction import GivenInputs, Limits, Reply, encoder_of, replies, report_too_long, windows_of
+from seqloom.inference.prediction import (
+    GivenInputs,
+    Limits,
+    Reply,
+    encoder_of,
+    fitting,
+    replies,
+    report_too_long,
+    windows_of,
+)
 from seqloom.inference.predictions import Predictions
 from seqloom.inference.stream import BLOCK, ModelStream, StreamAnswer
 from seqloom.inspect.subject import Subject, encoding
@@ -205,6 +214,14 @@ class LoadedModel(OpenedModel):
         encoder, _ = self._encoder_and_limits(ledger)
         columns = (encoder.columns(window)["input"] for window in windows_of(examples))
         return [length for column in columns for length in column.lengths.tolist()]
+
+    def require_readable(self, inputs: Iterable[Any]) -> None:
+        """Raise the error that `predict` would raise for these inputs, without computing anything."""
+        examples, ledger = self._given(inputs)
+        encoder, limits = self._encoder_and_limits(ledger)
+        for window in windows_of(examples):
+            fitting(window, encoder.columns(window), encoder, limits)
+            ledger.close()
 
     def vectors(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None

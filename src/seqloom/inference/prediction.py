@@ -67,7 +67,7 @@ def replies(
     ledger, done = encoder.ledger, 0
     for window in windows:
         columns = encoder.columns(window) if window else {}
-        fit = _fitting(window, columns, encoder, limits)
+        fit = fitting(window, columns, encoder, limits)
         ledger.close()
         kept = [window[row] for row in fit]
         chosen = columns
@@ -81,7 +81,7 @@ def replies(
     yield from _merged([], ledger, done)
 
 
-def _fitting(
+def fitting(
     window: list[Example], columns: Mapping[str, Ragged], encoder: ExampleEncoder, limits: Limits
 ) -> np.ndarray:
     """The rows of a window that the model can read; the others are bad rows."""

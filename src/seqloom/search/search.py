@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from seqloom.decoding.pauses import pause
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
 from seqloom.search.passages import Span, sentences_of
@@ -62,6 +63,7 @@ def best_ranking(orders: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 DEPTH = 100  # documents of each ranking that are merged, if fewer are requested
+TOGETHER = 64  # sentences that are embedded between two pauses
 
 
 class SearchQuery(NamedTuple):
@@ -223,8 +225,11 @@ class Searcher:
             hits.append(Hit(one.id, one.score, text, passage, passage, whole.document.columns, near))
         sentences = [hit.text[a:b] for hit, some in zip(hits, spans, strict=True) for a, b in some]
         cosines = np.zeros(len(sentences), np.float32)
-        if self.model is not None:  # all sentences are embedded together
-            cosines = _cosines(unit_vectors(self.model.embed(sentences)), asked)
+        if self.model is not None:
+            for start in range(0, len(sentences), TOGETHER):
+                pause()
+                some = self.model.embed(sentences[start : start + TOGETHER])
+                cosines[start : start + TOGETHER] = _cosines(unit_vectors(some), asked)
         parts = np.split(cosines, np.cumsum([len(some) for some in spans])[:-1])
         return [
             hit._replace(sentence=some[_best(one.by, asked, hit.text, some, part)])

@@ -9,17 +9,17 @@ import msgspec
 from seqloom.config.base import taken
 from seqloom.config.data import NameList
 from seqloom.config.decoding import BEAM_SIZE, AnyDecoding, BeamConfig, GreedyConfig, SampleConfig, decoding
-from seqloom.config.serving import MAX_HITS, ServingConfig
+from seqloom.config.serving import MAX_ALL_HITS, MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.serve.messages import ItemAnswer, TextPart, TokenUsage, Verb
+from seqloom.serve.messages import ItemAnswer, TextPart, TokenUsage, Verb, encoded
 from seqloom.serve.refusals import ITEMS, BadItem, ModelFailed, Refusal
 
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
 KINDS = (GreedyConfig, SampleConfig, BeamConfig)
 SAMPLING = set(SampleConfig.__struct_fields__) - set(BeamConfig.__struct_fields__)
+HITS = 10  # documents of a query, if none are asked; as in `Searcher.search`
 CONTINUATION = 64  # most tokens of a continuation, if none are asked; as in `seqloom generate`
 DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__} - {"cuda_graphs"}  # rows come and go
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class CallOptions(msgspec.Struct, frozen=True):
@@ -27,13 +27,23 @@ class CallOptions(msgspec.Struct, frozen=True):
 
     values: dict[str, Any]
     key: bytes  # requests with equal keys can share a batch
-    rows: int = 1  # that an item takes in a batch: its samples or beams
+    rows: int = 1  # that an item takes in a batch: its samples, beams or documents
     continuous: bool = False  # whether its items are rows of continuous batching
-    decodes: bool = False  # whether its batches are decoded token by token, so that others can be computed meanwhile
+    pauses: bool = False  # whether its batches are long and have pauses, in which others can be computed
 
 
-def checked_options(verb: Verb, given: Mapping[str, Any], config: ServingConfig) -> CallOptions:
-    """Return the options of a request; BadItem for one that is unknown, invalid or above a limit."""
+def checked_options(
+    verb: Verb, given: Mapping[str, Any], config: ServingConfig, *, items: int = 1, by_vectors: bool = False
+) -> CallOptions:
+    """Return the options of a request; BadItem for one that is unknown, invalid or above a limit.
+
+    Args:
+        verb: what is asked.
+        given: the options.
+        config: the limits.
+        items: the number of items.
+        by_vectors: whether a search compares vectors, and not only words.
+    """
     values = {name: value for name, value in given.items() if value is not None}
     try:
         if verb == "generate":
@@ -41,7 +51,7 @@ def checked_options(verb: Verb, given: Mapping[str, Any], config: ServingConfig)
         if verb == "translate":
             return _translating(values, config)
         if verb == "search":
-            return _searching(values)
+            return _searching(values, items, by_vectors)
     except ConfigError as error:
         place, colon, rest = error.problem.partition(": ")
         field = place.rpartition(".")[2] if colon else "options"
@@ -56,7 +66,7 @@ def _generating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     how = decoding(values)
     values |= {"max_new_tokens": _tokens(how, config, usual=CONTINUATION)}
     searched = isinstance(how, BeamConfig)
-    return CallOptions(values, _key(values), how.abreast, continuous=not searched, decodes=searched)
+    return CallOptions(values, _key(values), how.abreast, continuous=not searched, pauses=searched)
 
 
 def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
@@ -66,7 +76,7 @@ def _translating(values: dict[str, Any], config: ServingConfig) -> CallOptions:
     how = decoding({"beam_size": BEAM_SIZE} | settings)
     tokens = _tokens(how, config, usual=config.max_new_tokens)  # the model stops earlier, by the length of the source
     values = settings | {"max_new_tokens": tokens} | ({"replace_unknown": True} if copies else {})
-    return CallOptions(values, _key(values), how.abreast, decodes=True)
+    return CallOptions(values, _key(values), how.abreast, pauses=True)
 
 
 def _tokens(how: AnyDecoding, config: ServingConfig, usual: int) -> int:
@@ -91,10 +101,18 @@ def _tokens(how: AnyDecoding, config: ServingConfig, usual: int) -> int:
     return asked
 
 
-def _searching(values: dict[str, Any]) -> CallOptions:
+def _searching(values: dict[str, Any], queries: int, by_vectors: bool) -> CallOptions:
+    """The options of a search. All sentences of its documents are embedded, so documents are what it costs."""
     _require_known(values, SEARCH_OPTIONS)
     values = {name: taken(value, SEARCH_OPTIONS[name], name) for name, value in values.items()}
-    return CallOptions(values, _key(values))
+    hits = values.get("top_k", HITS)
+    if hits * queries > MAX_ALL_HITS:
+        raise ConfigError(
+            f"top_k: {hits} documents for each of {queries:,} queries are {hits * queries:,}, "
+            f"but the server allows {MAX_ALL_HITS:,}",
+            fix=f"use at most {max(1, MAX_ALL_HITS // queries)}, or fewer queries",
+        )
+    return CallOptions(values, _key(values), hits, pauses=by_vectors)
 
 
 def _require_known(values: Mapping[str, Any], known: Collection[str]) -> None:
@@ -182,6 +200,6 @@ class Call:
 def _encoded(item: Any, index: int) -> msgspec.Raw:
     """An item as msgpack, so that one that cannot be sent never reaches a batch of others."""
     try:
-        return msgspec.Raw(_encode(item))
+        return encoded(item)
     except (TypeError, ValueError, OverflowError, RecursionError):  # half of a surrogate pair, a number of 70 bits
         raise BadItem(index, ITEMS, "this value cannot be read", "give text or finite numbers") from None

@@ -4,9 +4,9 @@
                        └─▶ prompts: any worker that has room for their rows, at once
 
 A worker computes one batch at a time. What arrives meanwhile waits and shares the next batch (dynamic batching), so
-batches grow with the load and a lone request never waits for others. A batch that is decoded, such as a beam search,
-takes long: a worker that has one computes batches of other verbs between two of its tokens. Prompts are different: they
-join the running generation of a worker at once, as long as it has room for their rows (continuous batching).
+batches grow with the load and a lone request never waits for others. A batch that takes long, such as a beam search or
+a search by vectors, has pauses: a worker that has one computes batches of other verbs in them. Prompts are different:
+they join the running generation of a worker at once, as long as it has room for their rows (continuous batching).
 """
 
 import asyncio
@@ -58,9 +58,9 @@ class Dispatcher:
             for number in [number for number, flight in link.prompts.items() if flight.call is call]:
                 link.ask(CancelPrompt(number))
                 del link.prompts[number]
-            for decodes, batch in link.batches.items():
+            for pauses, batch in link.batches.items():
                 if not batch.stopped and batch.is_unwanted:
-                    link.batches[decodes] = batch._replace(stopped=True)
+                    link.batches[pauses] = batch._replace(stopped=True)
                     link.ask(CancelBatch(batch.id))
         self.dispatch()
 
@@ -87,16 +87,16 @@ class Dispatcher:
 
     def _next_batch(self) -> tuple[WorkerLink, Call] | None:
         """The oldest request that a worker can take now, and this worker."""
-        free = {decodes for decodes in (False, True) if any(decodes not in link.batches for link in self.links)}
+        free = {pauses for pauses in (False, True) if any(pauses not in link.batches for link in self.links)}
         for call in self._batches:
-            if call.options.decodes in free and (link := self._free_worker(call)) is not None:
+            if call.options.pauses in free and (link := self._free_worker(call)) is not None:
                 return link, call
         return None
 
     def _free_worker(self, call: Call) -> WorkerLink | None:
         """The worker that can take a batch of this request, the one with the least to do; None if there is none."""
-        decodes = call.options.decodes
-        able = [link for link in self.links if decodes not in link.batches and link.serves(call.model)]
+        pauses = call.options.pauses
+        able = [link for link in self.links if pauses not in link.batches and link.serves(call.model)]
         return min(able, key=lambda link: (len(link.batches), link.rows)) if able else None
 
     def _send_batch(self, link: WorkerLink, first: Call) -> None:
@@ -120,7 +120,7 @@ class Dispatcher:
             if len(flights) == room or size > BATCH_BYTES:
                 break
         number = next(self._numbers)
-        link.batches[first.options.decodes] = SentBatch(number, flights)
+        link.batches[first.options.pauses] = SentBatch(number, flights)
         items = [flight.call.items[flight.place] for flight in flights]
         link.ask(ComputeBatch(number, first.model, first.verb, items, first.options.values))
         self.counts["batches_total"] += 1

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
@@ -57,6 +57,7 @@ __all__ = ["VERBS", "CountedAnswer", "Engine", "ModelCard", "TextPart", "TokenUs
 
 POLL = 1.0  # seconds between two looks at the workers
 LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is started again
+DOUBLINGS = 10  # of the pause; more would pass any limit, and in the end the range of a float
 LONGEST_LOAD = 300.0  # seconds in which a worker must have loaded its models
 HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
 COUNTED = (
@@ -230,8 +231,10 @@ class Engine:
         begun: float | None = None,
     ) -> CountedAnswer:
         """The same with the tokens that were read and generated, of prompts without beams and of `embed`."""
-        self._require(model, verb)
-        call = Call(model, verb, items, checked_options(verb, options or {}, self.config))
+        card = self._require(model, verb)
+        by_vectors = card.vector_size is not None
+        chosen = checked_options(verb, options or {}, self.config, items=len(items), by_vectors=by_vectors)
+        call = Call(model, verb, items, chosen)
         if not items:
             return CountedAnswer([], TokenUsage())
         try:
@@ -274,8 +277,8 @@ class Engine:
         finally:
             self._leave(call)
 
-    def _require(self, model: str, verb: Verb) -> None:
-        """Refuse what cannot be answered by any worker."""
+    def _require(self, model: str, verb: Verb) -> ModelCard:
+        """The card of a model; refuse what cannot be answered by any worker."""
         if self._draining:
             raise Draining("the server is stopping", fix="try again later")
         if model not in self._cards:
@@ -284,6 +287,7 @@ class Engine:
         if verb not in card.abilities:
             able = ", ".join(sorted(card.abilities))
             raise Unable(f"the model '{model}' cannot {verb}: its task is {card.task}", fix=f"it can {able}")
+        return card
 
     def _admit(self, call: Call, begun: float | None) -> None:
         """Put a request into the queue, and into a worker that is free; TimedOut if its time has passed already."""
@@ -336,7 +340,7 @@ class Engine:
                 link.kill()
             self._lost(link)
             link.failures += 1
-            await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** (link.failures - 1)) if link.failures > 1 else 0)
+            await asyncio.sleep(pause_after(link.failures))
 
     async def _talk(self, link: WorkerLink) -> None:
         """Start a worker, and take its messages until it is gone."""
@@ -398,8 +402,8 @@ class Engine:
             log.error("worker %d cannot serve %s: %s", link.number, name, problem)
 
     def _answered(self, link: WorkerLink, message: BatchAnswers) -> None:
-        decodes = next(decodes for decodes, batch in link.batches.items() if batch.id == message.id)
-        flights = link.batches.pop(decodes).flights
+        pauses = next(pauses for pauses, batch in link.batches.items() if batch.id == message.id)
+        flights = link.batches.pop(pauses).flights
         self._counts["seconds_in_model_total"] += message.seconds
         for flight, answer in zip(flights, message.answers, strict=True):
             self._tell_fault(flight, answer.fault)
@@ -435,7 +439,19 @@ class Engine:
                 if link.owes is not None and now - link.owes > longest:
                     doing = "answer" if link.ready else "load its models"
                     log.error("worker %d does not %s; it is killed", link.number, doing)
+                    if link.process is None:  # maybe nothing was forked
+                        with suppress(OSError):
+                            self._forks.start()
                     link.kill()
+
+
+def pause_after(failures: int) -> float:
+    """Seconds before a worker is started again that was lost so many times, one after the other.
+
+    >>> [pause_after(failures) for failures in (1, 2, 3, 4, 5_000)]
+    [0.0, 0.2, 0.4, 0.8, 5.0]
+    """
+    return min(LONGEST_PAUSE, 0.1 * 2 ** min(failures - 1, DOUBLINGS)) if failures > 1 else 0.0
 
 
 def how_it_ended(code: int | None) -> str:

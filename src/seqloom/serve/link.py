@@ -50,8 +50,8 @@ class WorkerLink:
 
     Attributes:
         cards: the models that it has loaded.
-        batches: what it is computing: at most one batch that is decoded (True), and one of another verb (False) between
-            two tokens of the first.
+        batches: what it is computing: at most one batch that has pauses (True), and one of another verb (False) in
+            them.
         prompts: the prompts that it is continuing, by id.
     """
 
@@ -143,3 +143,5 @@ class WorkerLink:
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.process, signal.SIGKILL)
+        elif self.writer is not None:  # it has not said who it is: do not wait for it any more
+            self.writer.close()

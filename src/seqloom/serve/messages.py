@@ -5,7 +5,7 @@ listener                                   worker
    │ ◀──────────────────────────── WorkerBegun │   with its process number
    │ ◀──────────────────────────── WorkerReady │   with those that it cannot load
    │ ── ComputeBatch ────────────────────────▶ │   items of one model and verb, of several requests
-   │ ◀─────────────────────────── StillWorking │   now and then, while a long text is decoded
+   │ ◀─────────────────────────── StillWorking │   now and then, during a long batch
    │ ◀─────────────────────────── BatchAnswers │   one for each item
    │ ── CancelBatch ─────────────────────────▶ │
    │ ── ContinuePrompt ──────────────────────▶ │   a row of continuous batching
@@ -38,7 +38,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     max_length: int | None = None  # tokens or steps that are read of an item; longer ones are truncated
     positions: int | None = None  # tokens or steps that the model can read at most; longer ones are refused
-    vector_size: int | None = None  # of embeddings
+    vector_size: int | None = None  # of embeddings; of an index, None if it is searched by words only
     parameters: int = 0
     fingerprint: str = ""  # sha256 over the checksums of the folder's files
     loaded_at: float = 0.0  # seconds since 1970
@@ -158,7 +158,7 @@ class ItemAnswer(msgspec.Struct, frozen=True):
 
 
 class StillWorking(msgspec.Struct, frozen=True, tag=True):
-    """The worker is decoding, or has begun to load a model; it does not hang."""
+    """The worker computes a long batch, or has begun to load a model; it does not hang."""
 
 
 class BatchAnswers(msgspec.Struct, frozen=True, tag=True):
@@ -208,6 +208,11 @@ FromWorker = WorkerBegun | WorkerReady | StillWorking | BatchAnswers | PromptPro
 _encoder = msgspec.msgpack.Encoder()
 to_worker = msgspec.msgpack.Decoder(ToWorker)
 from_worker = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encoded(value: Any) -> msgspec.Raw:
+    """A value as it is written in messages, so that one that cannot be sent never reaches a message with others."""
+    return msgspec.Raw(_encoder.encode(value))
 
 
 def framed(message: ToWorker | FromWorker) -> bytes:

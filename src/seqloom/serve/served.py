@@ -13,6 +13,7 @@ import torch
 from seqloom.bundle import identity_of
 from seqloom.config.decoding import decoding
 from seqloom.decoding.continuous import ContinuousBatch, ContinuousRow
+from seqloom.decoding.pauses import pause
 from seqloom.errors import ConfigError, DataError, RejectedError, SeqloomError
 from seqloom.files.folders import read_manifest
 from seqloom.inference.model import LoadedModel, load
@@ -21,7 +22,7 @@ from seqloom.search.build import open_store
 from seqloom.search.index import SEGMENT
 from seqloom.search.search import searcher
 from seqloom.search.store import conditions, require_columns
-from seqloom.serve.messages import ItemAnswer, ModelCard, Verb
+from seqloom.serve.messages import ItemAnswer, ModelCard, Verb, encoded
 from seqloom.serve.refusals import place_of
 from seqloom.serve.watch import is_index
 from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
@@ -101,6 +102,13 @@ class ServedModel:
             return None
         return ["a"] if kind.in_words else "a" if kind.num_columns == 1 else ["a"] * kind.num_columns
 
+    def require_usable(self, verb: Verb, item: Any) -> None:
+        """Raise the error that `compute` would raise for this item, as far as nothing must be computed."""
+        self._require_short([item])
+        if verb == "generate":
+            self._require_texts([item])
+        self.model.require_readable([item])
+
     def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The answers of items, in order; SeqloomError for one that the model cannot use."""
         self._require_short(items)
@@ -113,13 +121,19 @@ class ServedModel:
 
     def _require_short(self, items: Sequence[Any]) -> None:
         """Refuse an item that would keep the worker busy for long; only items that may be one are counted."""
-        doubtful = [item for item in items if most_tokens(item) > self.max_tokens]
+        tokenizer = self.model.spec.tokenizer
+        normalized = (lambda text: text) if tokenizer is None else lambda text: tokenizer.normalized([text])[0]
+        doubtful = [item for item in items if most_tokens(item, normalized) > self.max_tokens]
         if doubtful and max(self.model.count_tokens(doubtful)) > self.max_tokens:
             raise UnusableError(*TOO_MANY)
 
-    def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
-        if verb == "generate" and not all(isinstance(item, str) for item in items):
+    def _require_texts(self, items: Sequence[Any]) -> None:
+        if not all(isinstance(item, str) for item in items):
             raise UnusableError(*NO_TEXT)
+
+    def _write(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+        if verb == "generate":
+            self._require_texts(items)
         try:
             if verb == "translate":
                 return [one.to_json() for one in self.model.translate(items, **options)]
@@ -165,20 +179,38 @@ class ServedIndex:
         sums = [read_manifest(entry).check for entry in names]
         fingerprint = hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
         able: frozenset[Verb] = frozenset(("search",))
-        self.card = ModelCard(name, "search", able, "text", fingerprint=fingerprint, loaded_at=time.time())
+        assert store.settings is not None, "an open index has settings"
+        self.card = ModelCard(
+            name,
+            "search",
+            able,
+            "text",
+            vector_size=None if self.searcher.model is None else store.settings.width,
+            fingerprint=fingerprint,
+            loaded_at=time.time(),
+        )
 
     def check(self) -> None:
         """Raise an error if the index cannot answer a query."""
         self.compute("search", ["a"], {"top_k": 1})
 
+    def require_usable(self, verb: Verb, item: Any) -> None:
+        """Raise the error that `compute` would raise for this query."""
+        if not isinstance(item, str):
+            raise UnusableError(*NO_TEXT)
+        if not item.strip():
+            raise UnusableError(*PROBLEMS["row.empty_text"])
+
     def compute(self, verb: Verb, items: Sequence[Any], options: Mapping[str, Any]) -> list[ItemAnswer]:
         """The hits of each query, best first."""
-        if not all(isinstance(item, str) for item in items):
-            raise UnusableError(*NO_TEXT)
-        if not all(item.strip() for item in items):
-            raise UnusableError(*PROBLEMS["row.empty_text"])
+        for item in items:
+            self.require_usable(verb, item)
         self._require_conditions(options.get("where", ()))
-        return [ItemAnswer([hit.to_json() for hit in self.searcher.search(item, **options)]) for item in items]
+        return [self._found(item, options) for item in items]
+
+    def _found(self, query: str, options: Mapping[str, Any]) -> ItemAnswer:
+        pause()
+        return ItemAnswer([hit.to_json() for hit in self.searcher.search(query, **options)])
 
     def _require_conditions(self, where: Sequence[str]) -> None:
         try:
@@ -200,18 +232,18 @@ class ServedIndex:
 AnyServed = ServedModel | ServedIndex
 
 
-def most_tokens(item: Any) -> int:
-    """More tokens or steps than an item has, found without a tokenizer: a token has at least a byte.
+def most_tokens(item: Any, normalized: Callable[[str], str] = str) -> int:
+    """More tokens or steps than an item has, found without encoding: a token has at least a byte of normalized text.
 
     >>> most_tokens("a b"), most_tokens(["some", "words"]), most_tokens([[0.5], [1.0]])
     (3, 9, 2)
     """
     if isinstance(item, str):
-        return len(item.encode(errors="replace"))
+        return len(normalized(item).encode(errors="replace"))
     if isinstance(item, dict):
-        return sum(most_tokens(value) for value in item.values())
+        return sum(most_tokens(value, normalized) for value in item.values())
     texts = [one for one in item if isinstance(one, str)] if isinstance(item, list) else []
-    return sum(map(most_tokens, texts)) if texts else len(item) if isinstance(item, list) else 1
+    return sum(most_tokens(text, normalized) for text in texts) if texts else len(item) if isinstance(item, list) else 1
 
 
 def open_served(name: str, path: str, device: str, max_tokens: int) -> AnyServed:
@@ -235,15 +267,41 @@ def abilities_of(task: Task) -> Iterator[Verb]:
         yield "embed"
 
 
-def answers_of(compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequence[Any]) -> list[ItemAnswer]:
-    """The answers of a batch; if it fails, each item is tried alone, so that only the bad ones fail."""
+def answers_of(
+    compute: Callable[[Sequence[Any]], list[ItemAnswer]], items: Sequence[Any], require: Callable[[Any], None]
+) -> list[ItemAnswer]:
+    """The answers of a batch. If it fails, only the bad items have none: `require` raises an error for one of them.
+
+    The others are computed together again; only if that fails, each is tried alone.
+    """
     try:
-        return compute(items)
+        return [sendable(answer) for answer in compute(items)]
     except Exception as error:
         require_device(error)
         if len(items) == 1:
             return [refused(error)]
-    return [answer for item in items for answer in answers_of(compute, [item])]
+    problems = [_problem_of(item, require) for item in items]
+    good = [item for item, problem in zip(items, problems, strict=True) if problem is None]
+    if len(good) == len(items):
+        return [answer for item in items for answer in answers_of(compute, [item], require)]
+    answers = iter(answers_of(compute, good, require) if good else [])
+    return [next(answers) if problem is None else problem for problem in problems]
+
+
+def _problem_of(item: Any, require: Callable[[Any], None]) -> ItemAnswer | None:
+    try:
+        require(item)
+    except Exception as error:
+        return refused(error)
+    return None
+
+
+def sendable(answer: ItemAnswer) -> ItemAnswer:
+    """The same answer with an encoded value; a fault for a value that cannot be sent, such as a number of 70 bits."""
+    try:
+        return msgspec.structs.replace(answer, value=encoded(answer.value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return refused(error)
 
 
 def require_device(error: Exception) -> None:

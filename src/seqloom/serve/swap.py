@@ -26,7 +26,7 @@ from seqloom.serve.watch import Mark, mark_of, version_of
 
 POLL = 1.0  # seconds between two looks at the folders
 LONGEST_LOAD = 300.0  # seconds after which a worker that has not loaded a new version is not waited for
-RETRY = 5.0  # seconds between two tries to load a folder that a worker could not load when it started
+RETRY = 5.0  # seconds between two tries to load a version that a worker did not load when it started
 log = logging.getLogger("seqloom.serve")
 
 
@@ -50,7 +50,7 @@ class HotSwap:
         self.seen = dict(self.settled)  # at the last look
         self.told: dict[str, Mark] = {}  # the version of which a line of the log says that it is refused
         self.numbers = count(1)
-        self.tried: dict[str, float] = {}  # when a worker that lacks the model was last asked to load it
+        self.tried: dict[str, float] = {}  # when a worker without the settled version was last asked to load it
 
     async def watch(self) -> None:
         """Look at the folders every second."""
@@ -68,19 +68,24 @@ class HotSwap:
         if mark is None or not still:
             return
         links = [link for link in self.links if link.ready]
-        if mark == self.settled[name]:  # but it may have been away for a moment, just when a worker started
-            links = self._lacking(name, links)
+        if mark == self.settled[name]:  # but it may have been away or another one, just when a worker started
+            links = self._without(name, links)
         if links and await self._swap(name, mark, links):
             self.settled[name] = mark
 
-    def _lacking(self, name: str, links: Sequence[WorkerLink]) -> list[WorkerLink]:
-        """The workers that could not load a folder; none if they were asked to a moment ago."""
-        lacking = [link for link in links if not link.serves(name)]
+    def _without(self, name: str, links: Sequence[WorkerLink]) -> list[WorkerLink]:
+        """The workers that may not have the version in the folder; none if they were asked to load it a moment ago.
+
+        Those are workers that could not load it, and all if they do not have the same version: one that was started
+        just before a swap has loaded the old one.
+        """
+        versions = {link.cards[name].fingerprint for link in links if link.serves(name)}
+        asked = [link for link in links if len(versions) > 1 or not link.serves(name)]
         now = asyncio.get_running_loop().time()
-        if not lacking or now - self.tried.get(name, -RETRY) < RETRY:
+        if not asked or now - self.tried.get(name, -RETRY) < RETRY:
             return []
         self.tried[name] = now
-        return lacking
+        return asked
 
     async def _swap(self, name: str, mark: Mark, links: Sequence[WorkerLink]) -> bool:
         """Load a version in every worker; if all can, swap, else keep the old one. False: it must be tried again."""

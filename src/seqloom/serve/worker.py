@@ -4,14 +4,15 @@
                                      ▲
                     thread: loads a new version of a model
 
-One thread computes. A batch that is decoded for long, such as a beam search, pauses between two tokens: the worker
-reads its messages, computes a batch that came meanwhile, generates a token for the running prompts, and stops the batch
-if nobody waits for it. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the
+One thread computes. A batch that takes long, such as a beam search, pauses between two steps: the worker reads its
+messages, computes a batch that came meanwhile, generates a token for the running prompts, and stops the batch if nobody
+waits for it. A cancelled prompt leaves between two steps, and a new version of a model is loaded beside the
 old one by another thread, so neither waits for the other. What is being generated finishes with the model that it
 started with. When the socket closes, because the listener has ended, the worker ends.
 """
 
 import gc
+import logging
 import os
 import pkgutil
 import queue
@@ -54,12 +55,13 @@ from seqloom.serve.messages import (
     to_worker,
 )
 from seqloom.serve.refusals import place_of
-from seqloom.serve.served import AnyServed, DeviceLost, answers_of, open_served, refused, require_device
+from seqloom.serve.served import AnyServed, DeviceLost, answers_of, open_served, refused, require_device, sendable
 from seqloom.tasks.task import TASKS
 from seqloom.training.devices import LOCAL_RANK, choose_device
 
+log = logging.getLogger("seqloom.serve")
 UNLOADED = ItemAnswer(fault="the model could not be loaded again after a restart")
-SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being decoded
+SIGN_OF_LIFE = 0.25  # seconds between two messages that a long batch is being computed
 Arrived = ToWorker | ModelRefused | tuple[int, AnyServed]  # the last: a new version of a model that is loaded
 
 
@@ -79,7 +81,7 @@ class RunningPrompt:
         text = "" if self.text is None else self.text.further(self.rows[0].draft)
         if any(row.runs for row in self.rows):
             return PromptNews(self.id, text) if text else None
-        return PromptNews(self.id, text, self.served.written(self.rows), self.rows[0].draft.finish_reason)
+        return PromptNews(self.id, text, sendable(self.served.written(self.rows)), self.rows[0].draft.finish_reason)
 
 
 class ModelWorker:
@@ -92,7 +94,7 @@ class ModelWorker:
         self.staged: dict[int, AnyServed] = {}
         self.prompts: dict[int, RunningPrompt] = {}
         self.batches: dict[int, bool] = {}  # the ids of those that are computed, and whether anybody waits for them
-        self.said = 0.0  # when the listener last heard that a batch is decoded
+        self.said = 0.0  # when the listener last heard that a batch is computed
         self.aside = 0.0  # seconds in pauses of batches
         self.ends = False
         self.device = "cpu"
@@ -120,7 +122,7 @@ class ModelWorker:
         for _ in range(self.inbox.qsize() or wait):
             try:
                 message = self.inbox.get(block=wait)
-            except queue.Empty:  # a batch has taken the others while it was decoded
+            except queue.Empty:  # a batch has taken the others in its pauses
                 return
             if message is None:
                 self.ends = True
@@ -195,7 +197,11 @@ class ModelWorker:
         self.batches[batch.id], self.said = True, time.perf_counter()
         try:
             with pausing(lambda: self._between(batch.id)):
-                return answers_of(lambda items: served.compute(batch.verb, items, batch.options), batch.items)
+                return answers_of(
+                    lambda items: served.compute(batch.verb, items, batch.options),
+                    batch.items,
+                    lambda item: served.require_usable(batch.verb, item),
+                )
         except Stopped:
             if self.ends:
                 raise
@@ -204,7 +210,7 @@ class ModelWorker:
             del self.batches[batch.id]
 
     def _between(self, id_: int) -> None:
-        """While a batch is decoded: do what messages say, go on with the prompts, and tell that all is well."""
+        """In a pause of a batch: do what messages say, go on with the prompts, and tell that all is well."""
         began = time.perf_counter()
         self._take(wait=False)
         if not self.batches[id_]:
@@ -223,7 +229,7 @@ class ModelWorker:
             if served is not None and any(row.runs for row in rows):
                 self.prompts[asked.id] = RunningPrompt(asked.id, served, rows, streamed=asked.streamed)
                 return
-            answer = UNLOADED if served is None else served.written(rows)
+            answer = UNLOADED if served is None else sendable(served.written(rows))
         except Exception as error:
             require_device(error)
             answer = refused(error)
@@ -231,9 +237,8 @@ class ModelWorker:
 
     def _cancel(self, id_: int) -> None:
         prompt = self.prompts.pop(id_, None)
-        if prompt is not None and prompt.served.running is not None:
-            for row in prompt.rows:
-                prompt.served.running.drop(row)
+        if prompt is not None:
+            self._drop(prompt)
         self._send(PromptProgress([], 0, 0.0))  # it has been heard
 
     def _step(self) -> None:
@@ -247,11 +252,25 @@ class ModelWorker:
             except Exception as error:  # no row of this batch can go on
                 require_device(error)
                 self._abandon(served, refused(error))
-        news = [found for prompt in self.prompts.values() if (found := prompt.news()) is not None]
+        news = [found for prompt in self.prompts.values() if (found := self._news_of(prompt)) is not None]
         for one in news:
             if one.answer is not None:
                 del self.prompts[one.id]
         self._send(PromptProgress(news, rows, time.perf_counter() - began))  # also without news
+
+    def _news_of(self, prompt: RunningPrompt) -> PromptNews | None:
+        try:
+            return prompt.news()
+        except Exception as error:  # others can go on
+            require_device(error)
+            self._drop(prompt)
+            return PromptNews(prompt.id, answer=refused(error))
+
+    def _drop(self, prompt: RunningPrompt) -> None:
+        """Generate nothing more for a prompt."""
+        if prompt.served.running is not None:
+            for row in prompt.rows:
+                prompt.served.running.drop(row)
 
     def _abandon(self, served: AnyServed, answer: ItemAnswer) -> None:
         lost = [prompt for prompt in self.prompts.values() if prompt.served is served]
@@ -282,6 +301,9 @@ def main(descriptor: int) -> int:
             ModelWorker(link).run()
         except DeviceLost:
             return DEVICE_LOST
+        except Exception as error:  # its message may hold text of a request
+            log.critical("a worker failed: %s", place_of(error))
+            return 1
     return 0
 
 

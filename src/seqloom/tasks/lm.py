@@ -326,7 +326,7 @@ class LanguageModeling(Streamer, Continuer):
         if isinstance(how, BeamConfig):
             raise ConfigError("the rows of a beam depend on one another", fix="leave out beam_size")
         most = int(self._most(cast(LanguageModel, model), given)[0])
-        stops, before = Stops(how.stop, self._text), given.values[0].tolist()
+        stops, before = Stops(how.stop, self._text, self.tokenizer.context), given.values[0].tolist()
         return [ContinuousRow(before, most, how, stops, number, answer) for answer in range(how.abreast)]
 
     def continuation(self, row: ContinuousRow) -> Continuation:

@@ -17,7 +17,7 @@ import numpy as np
 from seqloom.config.tokenizers import BytesConfig, CharactersConfig
 from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged, starts_of
-from seqloom.text.segmenter import TokenSpans, spans_of_bytes
+from seqloom.text.segmenter import CHARACTER_BYTES, TokenSpans, spans_of_bytes
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.words import most_frequent
 
@@ -59,6 +59,10 @@ class CharacterSegmenter:
 
     def decode(self, tokens: np.ndarray) -> str:
         return self.text([self.piece(token) for token in tokens.tolist()])
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return the last token: characters do not depend on one another."""
+        return list(tokens[-1:])
 
     def text(self, characters: Sequence[str]) -> str:
         """Return the text of these characters, which may be outside the vocabulary."""
@@ -113,6 +117,10 @@ class ByteSegmenter:
     def decode(self, tokens: np.ndarray) -> str:
         r"""Decode bytes to text; bytes that are not valid UTF-8 are written as \xNN."""
         return (tokens - COUNT).astype(np.uint8).tobytes().decode("utf-8", errors="backslashreplace")
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return the last bytes, with which a character may begin."""
+        return list(tokens[-CHARACTER_BYTES:])
 
     def piece(self, token: int) -> str:
         return bytes([token - COUNT]).decode("ascii", errors="backslashreplace")

@@ -22,6 +22,7 @@ from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import BEGIN, END, SEPARATOR
 
+CHARACTER_BYTES = 4  # most bytes of a character in UTF-8
 BLOCK = 4_096  # texts processed together
 BLOCK_CHARACTERS = 2**22  # maximum characters per block, unless a single text has more
 
@@ -48,6 +49,9 @@ class Segmenter(Protocol):
 
     def decode(self, tokens: np.ndarray) -> str:
         """Return the text of tokens, which must not include special tokens."""
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return a few of these tokens, after which further ones are written as after all; some may be UNKNOWN."""
 
     def piece(self, token: int) -> str:
         """Return one piece as a printable string."""

@@ -21,10 +21,10 @@ from tokenizers import Tokenizer as Library
 from seqloom.config.tokenizers import BpeConfig, UnigramConfig, WordpieceConfig
 from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
-from seqloom.text.segmenter import TokenSpans, spans_of_bytes
+from seqloom.text.segmenter import CHARACTER_BYTES, TokenSpans, spans_of_bytes
 from seqloom.text.special_tokens import COUNT, UNKNOWN
 from seqloom.text.unigram import count_parts, train_unigram
-from seqloom.text.words import detokenized
+from seqloom.text.words import context_of, detokenized
 
 PATTERN = (
     r" ?[\p{L}\p{M}]{1,64}"
@@ -102,6 +102,10 @@ class SubwordSegmenter:
         r"""Decode the pieces without the added space; bytes that are not valid UTF-8 are written as \xNN."""
         text = b"".join([self._pieces[number] for number in (tokens - COUNT).tolist()])
         return text.decode("utf-8", errors="backslashreplace").removeprefix(" ")
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return the last pieces: a piece has at least a byte."""
+        return list(tokens[-CHARACTER_BYTES:])
 
     def piece(self, token: int) -> str:
         """Return the piece; bytes that are not valid UTF-8 are escaped."""
@@ -283,13 +287,24 @@ class WordpieceSegmenter:
 
     def decode(self, tokens: np.ndarray) -> str:
         """Return the text of the pieces; the original spacing and case are lost."""
-        words: list[str] = []
-        for piece in map(self.piece, tokens.tolist()):
+        return detokenized([word for word, _ in self._words(tokens.tolist())])
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return the pieces of open quotes and of the last words."""
+        words = self._words([token for token in tokens if token >= COUNT])
+        return [token for place in context_of([word for word, _ in words]) for token in words[place][1]]
+
+    def _words(self, tokens: Sequence[int]) -> list[tuple[str, list[int]]]:
+        """Return each word with its tokens."""
+        words: list[tuple[str, list[int]]] = []
+        for token in tokens:
+            piece = self.piece(token)
             if piece.startswith(INSIDE) and words:
-                words[-1] += piece.removeprefix(INSIDE)
+                word, before = words[-1]
+                words[-1] = word + piece.removeprefix(INSIDE), [*before, token]
             else:
-                words.append(piece.removeprefix(INSIDE) or piece)
-        return detokenized(words)
+                words.append((piece.removeprefix(INSIDE) or piece, [token]))
+        return words
 
     def piece(self, token: int) -> str:
         """Return the piece, with ## if it does not begin a word."""

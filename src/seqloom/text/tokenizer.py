@@ -196,6 +196,11 @@ class Tokenizer:
         given, known = iter(copies), [token for token in tokens if token == UNKNOWN or token >= COUNT]
         return self.segmenter.text([next(given) if token == UNKNOWN else self.piece(token) for token in known])
 
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return a few of these tokens, after which further ones have the same text as after all of them."""
+        least = UNKNOWN if self.has_unknown else COUNT
+        return self.segmenter.context([token for token in tokens if token >= COUNT or token == least])
+
     def _plain(self, tokens: Sequence[int] | np.ndarray) -> np.ndarray:
         """Return the tokens without special tokens; raise DataError for an id outside the vocabulary."""
         numbers = np.asarray(tokens, np.int64).reshape(-1)

@@ -36,6 +36,7 @@ CLOSING = frozenset(".,!?;:)]}%…»”°、。，！？；：）」』")
 OPENING = frozenset("([{¿¡«„‚‘$£€#（「『")
 JOINING = frozenset("-/'’@")
 PAIRED = {'"': '"', "“": "„", "'": "'"}  # a mark closes if its value is open, else it opens
+QUOTES = frozenset((*PAIRED, *PAIRED.values()))
 DIGITS_AFTER = {".": range(1, 9), ",": range(3, 4), ":": range(2, 3)}  # digits that may follow the mark in a number
 
 
@@ -69,6 +70,27 @@ def _joins(before: str, mark: str, after: str, opened: set[str]) -> tuple[bool, 
     return mark in CLOSING, mark in OPENING or (
         before[-1:].isdigit() and after.isdigit() and len(after) in DIGITS_AFTER.get(mark, ())
     )
+
+
+UNSEEN = "x"  # stands for an unknown word
+NEAR = 4  # words whose spacing later words can change, and those that it depends on
+
+
+def context_of(words: Sequence[str]) -> list[int]:
+    """Return the places of a few words after which others are joined as after all: open quotes and the last words.
+
+    >>> context_of(["He", "said", '"', "no", '"', "and", "“", "then", "it", "was", "over"])
+    [6, 7, 8, 9, 10]
+    """
+    start = max(0, len(words) - NEAR)
+    while start and words[start] in QUOTES:  # what it is depends on the word before it
+        start -= 1
+    opened, places = set[str](), dict[str, int]()
+    for number in range(start):
+        if words[number] in QUOTES:
+            _joins(words[number - 1] if number else "", words[number], words[number + 1], opened)
+            places[words[number]] = number
+    return sorted(places[mark] for mark in opened) + list(range(start, len(words)))
 
 
 def _is_word(text: str) -> bool:
@@ -177,6 +199,11 @@ class WordSegmenter:
     def text(self, words: Sequence[str]) -> str:
         """Join words and marks, which may be outside the vocabulary, into text."""
         return self._join(words)
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens of open quotes and of the last words."""
+        words = [self._words[token - COUNT] if token >= COUNT else UNSEEN for token in tokens]
+        return [tokens[place] for place in context_of(words)]
 
     def spaced(self, tokens: np.ndarray) -> str:
         """Return the words and marks separated by spaces."""
