@@ -304,7 +304,7 @@ def test_the_model_of_the_winner_is_shipped_and_only_a_model_folder_is_replaced(
     (ship / "mine.txt").write_text("notes")
     for place in (ship, tmp_path, done.plan.run_folder(run)):
         with pytest.raises(ConfigError, match="not a model folder, so it is not replaced"):
-            require_shippable(place)
+            require_shippable(place, "dev")
 
 
 def test_a_comparison_ends_with_commands_that_name_the_winner_and_its_run(done: Done) -> None:

@@ -383,8 +383,8 @@ def compare(
         size: the size of the recipes.
         margin: models whose scores differ by less are equal (default: 1 point, or 1 % of the best score).
         jobs: runs at the same time.
-        ship: a folder for the model of the winner: the cheapest model that is not significantly worse than the best,
-            with one seed the one with the best score. It is the run with the best dev score.
+        ship: a folder for the model of the winner: the model with the best score, or a cheaper one that is equal to
+            it within the margin. It is the run with the best dev score.
         device: auto, cpu, cuda or mps.
         show: called with every event (default: in a notebook, a live display of the progress).
 
@@ -419,7 +419,7 @@ def compare(
     named |= {"deterministic": deterministic, "cuda_graphs": cuda_graphs}
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     if ship is not None:
-        require_shippable(Path(ship))
+        require_shippable(Path(ship), split)
     config, request = requested(data, stated(named))
     chosen = {name: getattr(request, name) for name in named if name in RunRequest._fields and named[name] is not None}
     plan = ComparisonPlan(
