@@ -16,7 +16,7 @@ import seqloom
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit
 from seqloom.config.training import EpochsConfig, NewtonConfig
 from seqloom.errors import ConfigError
-from seqloom.experiments.compare.comparison import run_comparison, usual
+from seqloom.experiments.compare.comparison import OpenedComparison, run_comparison, usual
 from seqloom.experiments.compare.plan import (
     Budget,
     ComparisonEnded,
@@ -242,6 +242,36 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
     assert set(before).isdisjoint(resumed.begun())
     assert same(resumed.statistics(), done.statistics())
     assert len(read_lines(out / "results.jsonl").records) == 6 + 3
+
+
+@pytest.mark.parametrize("models", [("cnn", "linear"), ("linear", "cnn")], ids=",".join)
+def test_models_whose_words_differ_in_case_are_measured_with_their_own_tokens(
+    models: tuple[str, ...], tmp_path: Path
+) -> None:
+    """`linear` drops the case, so it knows fewer words than the others, and a token of these may be unknown to it."""
+    draws = np.random.default_rng(0)
+    words = [f"{first}{number}" for first in ("Word", "word") for number in range(60)]
+    rows = [" ".join([*draws.choice(words, 8), ("Oak", "Pine")[row % 2]]) + f",{row % 2}" for row in range(200)]
+    (tmp_path / "cased.csv").write_text("\n".join(["text,label", *rows, ""]))
+    asked = plan(tmp_path / "cased.csv", tmp_path / "out", models=models, budget=Budget(amount=500))
+    found = Done(msgspec.structs.replace(asked, data=DataConfig(train=(str(tmp_path / "cased.csv"),)))).comparison
+    assert all(one.cost is not None and one.cost.memory > 0 for one in found.models)
+
+
+@pytest.mark.parametrize("budget", [Budget(amount=900), Budget(kind="parameters")], ids=lambda one: one.kind)
+def test_a_model_can_be_added_before_one_that_reads_words_in_another_case(
+    budget: Budget, data: Path, tmp_path: Path
+) -> None:
+    for models in (("linear", "bag"), ("cnn", "linear", "bag")):
+        OpenedComparison(plan(data, tmp_path, models=models, budget=budget))
+
+
+def test_a_margin_that_no_two_shares_exceed_is_refused(data: Path, tmp_path: Path) -> None:
+    for margin in (0.5, 1.0):
+        with pytest.raises(ConfigError, match=r"accuracy is between 0 and 1\. Fix: give --margin 0\.01"):
+            list(run_comparison(plan(data, tmp_path / "out", margin=margin)))
+    assert not (tmp_path / "out").exists()
+    OpenedComparison(plan(data, tmp_path, margin=0.49))
 
 
 def test_about_as_many_parameters_each_where_that_is_the_budget(data: Path, tmp_path: Path) -> None:
