@@ -244,26 +244,29 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
     assert len(read_lines(out / "results.jsonl").records) == 6 + 3
 
 
+def cased(folder: Path) -> dict[str, Any]:
+    """The plan's data: texts whose words differ in case. `linear` drops it, so it knows fewer words than the others."""
+    draws = np.random.default_rng(0)
+    words = [f"{first}{number}" for first in ("Word", "word") for number in range(60)]
+    rows = [" ".join([*draws.choice(words, 8), ("Oak", "Pine")[row % 2]]) + f",{row % 2}" for row in range(200)]
+    (folder / "cased.csv").write_text("\n".join(["text,label", *rows, ""]))
+    return {"data": DataConfig(train=(str(folder / "cased.csv"),))}
+
+
 @pytest.mark.parametrize("models", [("cnn", "linear"), ("linear", "cnn")], ids=",".join)
 def test_models_whose_words_differ_in_case_are_measured_with_their_own_tokens(
     models: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """`linear` drops the case, so it knows fewer words than the others, and a token of these may be unknown to it."""
-    draws = np.random.default_rng(0)
-    words = [f"{first}{number}" for first in ("Word", "word") for number in range(60)]
-    rows = [" ".join([*draws.choice(words, 8), ("Oak", "Pine")[row % 2]]) + f",{row % 2}" for row in range(200)]
-    (tmp_path / "cased.csv").write_text("\n".join(["text,label", *rows, ""]))
-    asked = plan(tmp_path / "cased.csv", tmp_path / "out", models=models, budget=Budget(amount=500))
-    found = Done(msgspec.structs.replace(asked, data=DataConfig(train=(str(tmp_path / "cased.csv"),)))).comparison
+    asked = plan(tmp_path, tmp_path / "out", models=models, budget=Budget(amount=500))
+    found = Done(msgspec.structs.replace(asked, **cased(tmp_path))).comparison
     assert all(one.cost is not None and one.cost.memory > 0 for one in found.models)
 
 
 @pytest.mark.parametrize("budget", [Budget(amount=900), Budget(kind="parameters")], ids=lambda one: one.kind)
-def test_a_model_can_be_added_before_one_that_reads_words_in_another_case(
-    budget: Budget, data: Path, tmp_path: Path
-) -> None:
+def test_a_model_can_be_added_before_one_that_reads_words_in_another_case(budget: Budget, tmp_path: Path) -> None:
     for models in (("linear", "bag"), ("cnn", "linear", "bag")):
-        OpenedComparison(plan(data, tmp_path, models=models, budget=budget))
+        asked = plan(tmp_path, tmp_path / "out", models=models, budget=budget)
+        OpenedComparison(msgspec.structs.replace(asked, **cased(tmp_path)))
 
 
 def test_a_margin_that_no_two_shares_exceed_is_refused(data: Path, tmp_path: Path) -> None:
