@@ -15,7 +15,7 @@ import numpy as np
 from seqloom.experiments.compare.results import ALPHA, Comparison, Interval, PairResult
 from seqloom.experiments.compare.runs import RunEvaluation, RunFacts
 from seqloom.experiments.compare.statistics import Estimate, ModelScores, SeedSpread, difference, holm
-from seqloom.experiments.compare.verdicts import ComparedScores
+from seqloom.experiments.compare.verdicts import ComparedScores, largest_variance
 from seqloom.tasks.task import Metric
 
 SHARES = (0.5, 0.2, 0.3)  # of the example, of the model on it, of the seed on it
@@ -200,7 +200,7 @@ class ScoreWorld(NamedTuple):
     def differences(self, trial: int) -> list[Estimate]:
         """The differences of all pairs in one comparison, the first model's with the others first."""
         scores = self.scores(np.random.default_rng(trial))
-        pool = SeedSpread.pooled(scores)
+        pool = SeedSpread.pooled(scores, largest_variance("accuracy"))
         return [difference(one, other, pool) for one, other in combinations(scores, 2)]
 
     def shown(self, trial: int) -> list[bool]:

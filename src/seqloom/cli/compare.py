@@ -127,8 +127,8 @@ def compare(
         own(
             "--ship",
             "FOLDER",
-            "Write the model of the winner to this folder: the cheapest model that is not significantly worse than the "
-            "best, the run with the best dev score (default: none).",
+            "Write the model of the winner to this folder: the one with the best score, or a cheaper one that is equal "
+            "to it within the margin; the run with the best dev score (default: none).",
         ),
     ] = None,
     json: Annotated[bool, own("--json", None, "Print the results as JSON (default: tables).")] = False,
@@ -151,7 +151,7 @@ def compare(
     if ship is not None:
         if distances is not None:
             raise ConfigError("--ship with --distances, where each distance has its own winner", fix="leave one out")
-        require_shippable(ship)
+        require_shippable(ship, split)
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     plan = ComparisonPlan(
         data=with_flags(DataConfig(train=tuple(data)), given),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from comparing_common import ScoreWorld, World, accuracy, compared, compared_spans, covers, judged
+from comparing_common import OF_MODEL, OF_SEED, ScoreWorld, World, accuracy, compared, compared_spans, covers, judged
 from seqloom.experiments.compare.results import ALPHA
 from seqloom.experiments.compare.statistics import (
     Estimate,
@@ -76,7 +76,7 @@ def test_intervals_cover_and_equal_models_are_called_equal_in_every_world(seeds:
     outcomes = [compared(world, seed) for seed in range(400)]
     covered = sum(covers(one.difference, 0.0) for one in outcomes) / 400
     assert covered >= 0.93
-    assert covered <= (0.999 if seeds == 2 else 0.985)  # two seeds say little about how far seeds lie apart
+    assert covered < 1.0 or seeds == 2  # two seeds say little about how far seeds lie apart
     assert sum(not one.shown for one in outcomes) / 400 >= 0.93
 
 
@@ -87,35 +87,39 @@ def said_different(spreads: Sequence[float | None], seeds: int, rows: int, trial
 
 
 def within(share: float, nominal: float, trials: int) -> bool:
-    """Whether a share is at most three standard errors above the nominal rate."""
-    return share <= nominal + 3 * math.sqrt(nominal * (1 - nominal) / trials)
+    """Whether a share is at most two standard errors above the nominal rate."""
+    return share <= nominal + 2 * math.sqrt(nominal * (1 - nominal) / trials)
 
 
 UNEQUAL = {
-    "equal": lambda count: [0.02] * count,
-    "one that varies": lambda count: [0.02] + [0.0] * (count - 1),
-    "one that does not vary": lambda count: [None] + [0.02] * (count - 1),
-    "half of them": lambda count: [0.02 * (model % 2) for model in range(count)],
-    "ever more": lambda count: np.linspace(0.0, 0.02, count).tolist(),
+    "equal": lambda count: [0.05] * count,
+    "one that varies": lambda count: [0.05] + [0.0] * (count - 1),
+    "one that does not vary": lambda count: [None] + [0.05] * (count - 1),
+    "half of them": lambda count: [0.05 * (model % 2) for model in range(count)],
+    "ever more": lambda count: np.linspace(0.0, 0.05, count).tolist(),
+}
+# Comparisons of equal models, of which at most 5 % may show a difference: their spreads, and how many are simulated.
+# With the freedom of all seeds and examples together (Satterthwaite), it was 10 % for a convex model and a net.
+LEVELS = {
+    "two": ([0.0075, 0.0075], 5000),
+    "two, 1.5 points": ([0.015, 0.015], 5000),
+    "two, 5 points": ([0.05, 0.05], 5000),
+    "convex and net": ([None, 0.03], 5000),
+    "convex and net, 5 points": ([None, 0.05], 5000),
+    "steady and 5 points": ([0.0, 0.05], 5000),
+    "three, one of 5 points": ([0.05, 0.0, 0.0], 2000),
+    "three, one convex": ([None, 0.03, 0.03], 2000),
+    "eight": ([0.02] * 8, 500),
+    "eight, one of 5 points": ([0.05] + [0.0] * 7, 500),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "count"), [(2, 3), (2, 8), (3, 3)])
-def test_equal_models_are_said_to_differ_in_about_one_comparison_of_20(seeds: int, count: int) -> None:
-    """Two seeds of eight models that vary by two points: with the spread of each pair alone it was one of five."""
-    assert within(said_different([0.02] * count, seeds, 2000, 150), ALPHA, 150)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("rows", [200, 2000])
-@pytest.mark.parametrize("seeds", [2, 3, 4, 5])
-@pytest.mark.parametrize("count", [2, 3, 5, 8])
-@pytest.mark.parametrize("spread", [0.0, 0.005, 0.01])
-def test_equal_models_with_equal_spreads_are_rarely_said_to_differ(
-    spread: float, count: int, seeds: int, rows: int
-) -> None:
-    assert within(said_different([spread] * count, seeds, rows, 500), ALPHA, 500)
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("kind", LEVELS)
+def test_equal_models_are_said_to_differ_in_at_most_one_comparison_of_20(kind: str, seeds: int) -> None:
+    spreads, trials = LEVELS[kind]
+    assert within(said_different(spreads, seeds, 1000, trials), ALPHA, trials)
 
 
 @pytest.mark.soak
@@ -123,23 +127,12 @@ def test_equal_models_with_equal_spreads_are_rarely_said_to_differ(
 @pytest.mark.parametrize("seeds", [2, 3, 4, 5])
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
 @pytest.mark.parametrize("kind", UNEQUAL)
-def test_equal_models_with_unequal_spreads_are_rarely_said_to_differ(
-    kind: str, count: int, seeds: int, rows: int
-) -> None:
-    """Two models of which one alone varies are the worst case: 8 of 100 with two seeds, 7 with three."""
-    assert within(said_different(UNEQUAL[kind](count), seeds, rows, 500), 0.08 if count == 2 else 0.065, 500)
+def test_equal_models_are_rarely_said_to_differ_in_any_world(kind: str, count: int, seeds: int, rows: int) -> None:
+    assert within(said_different(UNEQUAL[kind](count), seeds, rows, 500), ALPHA, 500)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-@pytest.mark.parametrize("spread", [0.0075, 0.015])  # as the other tests have, and twice as much
-def test_two_equal_models_are_said_to_differ_in_at_most_one_comparison_of_20(seeds: int, spread: float) -> None:
-    assert within(said_different([spread, spread], seeds, 1000, 600), ALPHA, 600)
-
-
-# Of 600 comparisons of models that are five points apart, with 1,000 rows. Two seeds find fewer than 80 %: their
-# variance is hardly known, and a rule that finds more calls models whose seeds spread by 2 points different too often.
-POWER = {(2, 0.0075): 0.55, (3, 0.0075): 0.85, (5, 0.0075): 0.95, (2, 0.015): 0.3, (3, 0.015): 0.55, (5, 0.015): 0.8}
+# Of 600 comparisons of models that are five points apart, with 1,000 rows
+POWER = {(2, 0.0075): 0.2, (3, 0.0075): 0.8, (5, 0.0075): 0.97, (2, 0.015): 0.1, (3, 0.015): 0.47, (5, 0.015): 0.87}
 
 
 @pytest.mark.slow
@@ -147,6 +140,33 @@ POWER = {(2, 0.0075): 0.55, (3, 0.0075): 0.85, (5, 0.0075): 0.95, (2, 0.015): 0.
 def test_five_points_are_found_as_often_as_the_documentation_says(seeds: int, spread: float) -> None:
     world = ScoreWorld([spread, spread], seeds, 1000, [0.05, 0.0])
     assert sum(world.shown(trial)[0] for trial in range(600)) / 600 >= POWER[seeds, spread]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_two_seeds_cannot_find_five_points_in_80_percent_at_this_level(seeds: int) -> None:
+    """The power of the best rule that sees the difference and the variance of each model's seeds.
+
+    A rule calls each cell of (difference, variance, variance) a difference with some probability. The best one is found
+    by linear programming: as many true differences as possible, and at most 5 % false ones in every null world.
+    """
+    optimize, stats = pytest.importorskip("scipy.optimize"), pytest.importorskip("scipy.stats")
+    of_model, of_seed = 2 * OF_MODEL / 1000, OF_SEED / 1000
+    reaches = np.append(np.linspace(0, 0.1, 40), [0.13, 0.2, np.inf])
+    deviations = np.concatenate([[0.0], np.geomspace(0.002, 0.12, 21), [np.inf]])
+
+    def cells(one: float, other: float, gap: float) -> np.ndarray:
+        """The probability of each cell if seeds spread so far."""
+        first, second = (each**2 + of_seed for each in (one, other))
+        error = math.sqrt(of_model + (first + second) / seeds)
+        up, down = (np.diff(stats.norm.cdf((reaches + sign * gap) / error)) for sign in (-1, 1))
+        spread = [np.diff(stats.chi2.cdf((seeds - 1) * deviations**2 / each, seeds - 1)) for each in (first, second)]
+        return np.einsum("i,j,k->ijk", up if gap else up + down, *spread).ravel()
+
+    spreads = (0.0, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05)
+    null = np.stack([cells(one, other, 0.0) for one in spreads for other in spreads])
+    found = optimize.linprog(-cells(0.0075, 0.0075, 0.05), A_ub=null, b_ub=np.full(len(null), ALPHA), bounds=(0, 1))
+    assert -found.fun == pytest.approx({2: 0.47, 3: 0.88}[seeds], abs=0.015)
 
 
 @pytest.mark.sampled(5)
@@ -199,11 +219,11 @@ def test_models_without_a_mistake_on_20_rows_are_undecided() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 3, 8])
-def test_90_against_29_with_two_seeds_is_better(count: int) -> None:
-    """Also where the seeds of the worse model lie far apart."""
+@pytest.mark.parametrize(("count", "least"), [(2, 97), (3, 97), (8, 30)])
+def test_90_against_29_with_two_seeds_is_better(count: int, least: int) -> None:
+    """Also where the seeds of the worse model lie far apart; among eight models, two seeds are often too few."""
     world = ScoreWorld([0.01] * (count - 1) + [0.05], 2, 300, [0.1] + [0.0] * (count - 2) + [-0.51])
-    assert sum(world.shown(trial)[count - 2] for trial in range(100)) >= 97
+    assert sum(world.shown(trial)[count - 2] for trial in range(100)) >= least
 
 
 @pytest.mark.slow
@@ -212,8 +232,8 @@ def test_a_model_whose_seeds_lie_far_apart_hides_no_difference_between_the_other
         ScoreWorld([0.005, 0.005, last], 3, 1000, [0.05, 0.0, -0.2]) for last in (0.005, 0.2)
     )  # the third model's seeds are as the others', or collapse now and then
     found = [sum(world.shown(trial)[0] for trial in range(100)) for world in (steady, shaken)]
-    assert found[0] >= 90
-    assert found[1] >= found[0] - 15
+    assert found[0] >= 85
+    assert found[1] >= 50  # as of two models after Holm's correction for three
 
 
 @pytest.mark.slow

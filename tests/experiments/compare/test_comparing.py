@@ -17,7 +17,7 @@ from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig
 from seqloom.config.training import EpochsConfig, NewtonConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.compare import comparison
-from seqloom.experiments.compare.comparison import run_comparison, usual
+from seqloom.experiments.compare.comparison import OpenedComparison, run_comparison, usual
 from seqloom.experiments.compare.plan import (
     Budget,
     ComparisonEnded,
@@ -280,6 +280,39 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_results(
     assert len(read_lines(out / "results.jsonl").records) == 6 + 3
 
 
+def cased(folder: Path) -> dict[str, Any]:
+    """The plan's data: texts whose words differ in case. `linear` drops it, so it knows fewer words than the others."""
+    draws = np.random.default_rng(0)
+    words = [f"{first}{number}" for first in ("Word", "word") for number in range(60)]
+    rows = [" ".join([*draws.choice(words, 8), ("Oak", "Pine")[row % 2]]) + f",{row % 2}" for row in range(200)]
+    (folder / "cased.csv").write_text("\n".join(["text,label", *rows, ""]))
+    return {"data": DataConfig(train=(str(folder / "cased.csv"),))}
+
+
+@pytest.mark.parametrize("models", [("cnn", "linear"), ("linear", "cnn")], ids=",".join)
+def test_models_whose_words_differ_in_case_are_measured_with_their_own_tokens(
+    models: tuple[str, ...], tmp_path: Path
+) -> None:
+    asked = plan(tmp_path, tmp_path / "out", models=models, budget=Budget(amount=500))
+    found = Done(msgspec.structs.replace(asked, **cased(tmp_path))).comparison
+    assert all(one.cost is not None and one.cost.memory > 0 for one in found.models)
+
+
+@pytest.mark.parametrize("budget", [Budget(amount=900), Budget(kind="parameters")], ids=lambda one: one.kind)
+def test_a_model_can_be_added_before_one_that_reads_words_in_another_case(budget: Budget, tmp_path: Path) -> None:
+    for models in (("linear", "bag"), ("cnn", "linear", "bag")):
+        asked = plan(tmp_path, tmp_path / "out", models=models, budget=budget)
+        OpenedComparison(msgspec.structs.replace(asked, **cased(tmp_path)))
+
+
+def test_a_margin_that_no_two_shares_exceed_is_refused(data: Path, tmp_path: Path) -> None:
+    for margin in (0.5, 1.0):
+        with pytest.raises(ConfigError, match=r"accuracy is between 0 and 1\. Fix: give --margin 0\.01"):
+            list(run_comparison(plan(data, tmp_path / "out", margin=margin)))
+    assert not (tmp_path / "out").exists()
+    OpenedComparison(plan(data, tmp_path, margin=0.49))
+
+
 def test_about_as_many_parameters_each_where_that_is_the_budget(data: Path, tmp_path: Path) -> None:
     budget = Budget(kind="parameters", amount=3000)
     length = {"duration": {"kind": "steps", "steps": 2}}  # as a plan has it: plain
@@ -340,7 +373,7 @@ def test_the_model_of_the_winner_is_shipped_and_only_a_model_folder_is_replaced(
     (ship / "mine.txt").write_text("notes")
     for place in (ship, tmp_path, done.plan.run_folder(run)):
         with pytest.raises(ConfigError, match="not a model folder, so it is not replaced"):
-            require_shippable(place)
+            require_shippable(place, "dev")
 
 
 def test_a_comparison_ends_with_commands_that_name_the_winner_and_its_run(done: Done) -> None:

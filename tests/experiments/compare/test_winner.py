@@ -58,7 +58,7 @@ def test_if_all_models_are_at_the_floor_that_is_the_result_and_nobody_wins(tmp_p
 @pytest.mark.slow
 def test_a_model_at_the_floor_is_never_the_cheapest_one() -> None:
     both = weighed(None, small=0.6, large=0.6)  # not told apart, and the small one is cheaper
-    assert both.cheapest is not None and both.cheapest.name == "small" and both.winner == both.cheapest
+    assert both.cheapest is not None and both.cheapest.name == "small" and both.winner == both.models[0]
     low = both.model("small").score.low
     found = msgspec.structs.replace(both, floor=(low + both.model("large").score.low) / 2, floor_answer="always 'yes'")
     ahead = max(found.models, key=lambda one: one.score.low)
@@ -80,6 +80,26 @@ def test_a_model_whose_training_diverged_is_never_the_cheapest_one() -> None:
 def test_less_is_better_turns_the_floor_round() -> None:
     found = msgspec.structs.replace(weighed(0.5, small=0.3, large=0.3), higher_is_better=False)
     assert not found.all_at_floor and msgspec.structs.replace(found, floor=0.2).all_at_floor
+
+
+@pytest.mark.slow
+def test_only_a_model_that_is_equal_wins_because_it_is_cheaper() -> None:
+    found = weighed(None, small=0.6, large=0.6)
+    assert found.models[0].name == "large" and found.verdict("small", "large") == "undecided"
+    assert found.winner == found.models[0] and found.why_winner() == "has the best score"
+    pairs = tuple(msgspec.structs.replace(one, verdict="equal") for one in found.pairs)
+    equal = msgspec.structs.replace(found, pairs=pairs)
+    assert equal.winner is not None and equal.winner.name == "small"
+    assert equal.why_winner() == "is the cheapest model that is equal to the best within 0.01 accuracy"
+
+
+def test_a_model_is_not_chosen_on_the_test_set(tmp_path: Path) -> None:
+    given = ["compare", "missing.csv", "--models", "cnn", "--out", str(tmp_path / "out"), "--split", "test"]
+    refused = CliRunner().invoke(app, [*given, "--ship", str(tmp_path / "best")])
+    assert "--ship with --split test" in str(refused.exception)
+    with pytest.raises(ConfigError, match=r"ship with split=\"test\".*leave split out"):
+        seqloom.compare("questions", out=tmp_path / "out", models=["cnn"], split="test", ship=tmp_path / "best")
+    assert not (tmp_path / "out").exists()
 
 
 def test_with_one_seed_the_best_score_wins() -> None:
@@ -293,7 +313,10 @@ def test_the_command_that_ships_the_winner_repeats_the_same_comparison(
     words = shlex.split(command)
     ended = CliRunner().invoke(app, words[1:])
     assert ended.exit_code == 0, ended.output
-    assert read == [plan] and words[-2:] == ["--ship", f"{tmp_path / 'my out'}-model"]
+    assert read == [msgspec.structs.replace(plan, split="dev")] and words[-2:] == [
+        "--ship",
+        f"{tmp_path / 'my out'}-model",
+    ]
 
 
 @pytest.mark.slow

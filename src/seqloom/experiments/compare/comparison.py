@@ -53,6 +53,7 @@ from seqloom.files.disk import make_folder, remove_empty, write_file
 from seqloom.files.jsonl import append_lines, read_lines
 from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.inference.model import LoadedModel, load
+from seqloom.metrics.bootstrap import SHARES
 from seqloom.recipes.families import Size
 from seqloom.report.numbers import rounded_duration
 from seqloom.tasks.task import HeadSettings, Task
@@ -68,6 +69,7 @@ BASELINES = ("linear", "bag", "mlp")  # the first that the task has
 TOLD = 4  # changes in an error
 LONGEST = 40  # characters of a value in an error
 SECONDS = 60.0  # of training, by default
+LARGEST_MARGIN = 0.5  # of a share, exclusive
 
 
 class OpenedComparison:
@@ -77,6 +79,11 @@ class OpenedComparison:
         models = plan.models
         first = resolve(plan.data, request_of(plan, models[0], 0), cache=plan.cache)
         self.first, self.first_model, self.task = first, models[0], first.task
+        if plan.margin is not None and plan.margin >= LARGEST_MARGIN and self.task.metric.name in SHARES:
+            raise ConfigError(
+                f"--margin {plan.margin:g}, but {self.task.metric.name} is between 0 and 1",
+                fix="give --margin 0.01 for 1 point",
+            )
         for name in models:  # raises for a recipe that cannot do the task
             self.task.model(name, plan.size, HeadSettings())
         # raises now, and not after hours of training; the test set is not read for it
@@ -102,6 +109,7 @@ class OpenedComparison:
         """Record the settings, or refuse to mix different ones in one folder; models and seeds may be added."""
         plan, path = self.plan, self.plan.folder / ASKED
         wanted = plan.asked(first) | {"budget": plan.budget, "size": plan.size, "model_settings": plan.model_settings}
+        wanted["encoding"] = plan.encoding  # as given: what is left open may differ between models
         plain = msgspec.json.decode(msgspec.json.encode(wanted))
         if not path.exists():
             write_file(path, msgspec.json.format(msgspec.json.encode(plain), indent=2))
@@ -155,7 +163,9 @@ def usual(plan: ComparisonPlan, first: Resolved) -> float:
     if plan.budget.kind == "seconds":
         return SECONDS
     if plan.budget.kind == "parameters":
-        return float(first.task.model(first.task.recipes()[0], plan.size, HeadSettings()).parameters())
+        recipe = first.task.recipes()[0]  # its vocabulary may differ from that of the first model
+        task = resolve(plan.data, request_of(plan, recipe, 0), cache=plan.cache).task
+        return float(task.model(recipe, plan.size, HeadSettings()).parameters())
     tokens = training_tokens(first.prepared)
     return float(tokens * default_epochs(tokens, STEPS))
 
@@ -290,12 +300,12 @@ def _weigh(opening: OpenedComparison, ship: Path | None) -> Comparison:
     firsts = [PlannedModel(name, 0) for name in plan.models]
     device = plan.chosen_device().torch
     models = {entry.model: load(plan.run_folder(entry), device=device) for entry in firsts}
-    prepared = models[plan.models[0]].own_rows(plan.split)
+    rows = {name: one.own_rows(plan.split) for name, one in models.items()}  # each with the model's tokenizer
     # messages about models that are not near the requested size
     sizes = [resolved_run(plan, entry)[1] for entry in firsts] if plan.budget.kind == "parameters" else []
     weighed = ComparedScores(runs, opening.task, plan.margin)
     comparison = weighed.comparison(
-        prepared.columns["input"].lengths[weighed.ids],
+        rows[opening.first_model].columns["input"].lengths[weighed.ids],
         data=" + ".join(plan.data.train),
         split=plan.split,
         budget=plan.budget.shown(),
@@ -304,11 +314,11 @@ def _weigh(opening: OpenedComparison, ship: Path | None) -> Comparison:
         leak=count_leaks(plan.data, plan.split),
         messages=(*opening.notes, *filter(None, sizes)),
     )
-    costs = _costs(plan, models, prepared)
+    costs = _costs(plan, models, rows)
     results = tuple(msgspec.structs.replace(one, cost=costs[one.name]) for one in comparison.models)
     # The tokenizer of the training data, which the baseline is learned from, is that of the first model.
-    rows = opening.first.prepared if plan.split == "dev" else models[opening.first_model].own_rows(plan.split)
-    comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, rows))
+    evaluated = opening.first.prepared if plan.split == "dev" else rows[opening.first_model]
+    comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, evaluated))
     commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test, shipped=ship)
     comparison = msgspec.structs.replace(comparison, commands=commands)
     plan.write(comparison)
@@ -328,7 +338,7 @@ def floors_of(opening: OpenedComparison, evaluated: Prepared) -> dict[str, Any]:
     return found | ({"floor": score, "floor_answer": constant.name} if math.isfinite(score) else {})
 
 
-def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: Prepared) -> dict[str, Cost]:
+def _costs(plan: ComparisonPlan, models: dict[str, LoadedModel], prepared: dict[str, Prepared]) -> dict[str, Cost]:
     """The costs of each model: measured now, all together, or as recorded before."""
     path = plan.folder / LINES
     lines = [one for one in read_lines(path).records if one.get("kind") == "cost"]
@@ -442,8 +452,8 @@ def compare(
         size: the size of the recipes.
         margin: models whose scores differ by less are equal (default: 1 point, or 1 % of the best score).
         jobs: runs at the same time.
-        ship: a folder for the model of the winner: the cheapest model that is not significantly worse than the best,
-            with one seed the one with the best score. It is the run with the best dev score.
+        ship: a folder for the model of the winner: the model with the best score, or a cheaper one that is equal to
+            it within the margin. It is the run with the best dev score.
         device: auto, cpu, cuda or mps.
         show: called with every event (default: in a notebook, a live display of the progress).
 
@@ -478,7 +488,7 @@ def compare(
     named |= {"deterministic": deterministic, "cuda_graphs": cuda_graphs}
     amounts = {"tokens": tokens, "parameters": parameters, "seconds": seconds}
     if ship is not None:
-        require_shippable(Path(ship))
+        require_shippable(Path(ship), split)
     config, request = requested(data, stated(named))
     chosen = {name: getattr(request, name) for name in named if name in RunRequest._fields and named[name] is not None}
     plan = ComparisonPlan(

@@ -30,27 +30,31 @@ ROUNDS = 7
 SECONDS = 5.0  # for each model, after which no further round begins
 
 
-def measure_costs(models: Mapping[str, LoadedModel], prepared: Prepared, part: SplitName) -> dict[str, Cost]:
-    """The costs of each model, measured on examples of all lengths."""
-    rows = measured_rows(prepared, part)
-    alone = [inputs_of(prepared, rows[at : at + 1]) for at in range(min(ALONE, len(rows)))]
-    full = inputs_of(prepared, rows)
+def measure_costs(
+    models: Mapping[str, LoadedModel], prepared: Mapping[str, Prepared], part: SplitName
+) -> dict[str, Cost]:
+    """The costs of each model, measured on the same examples of all lengths, which are prepared for each model."""
+    rows = measured_rows(next(iter(prepared.values())), part)
+    full = {name: inputs_of(prepared[name], rows) for name in models}
+    alone = {
+        name: [inputs_of(prepared[name], rows[at : at + 1]) for at in range(min(ALONE, len(rows)))] for name in models
+    }
     singles: dict[str, list[float]] = {name: [] for name in models}
     batches: dict[str, list[float]] = {name: [] for name in models}
-    for model in models.values():
-        timed(model, full)  # warmup: the first prediction is slow
+    for name, model in models.items():
+        timed(model, full[name])  # warmup: the first prediction is slow
     spent = time.perf_counter()
     for turn in range(ROUNDS):
         if turn and time.perf_counter() - spent > SECONDS * len(models):
             break
         for name, model in models.items():
-            singles[name] += [1000 * timed(model, one) for one in alone]
-            batches[name].append(len(rows) / timed(model, full))
+            singles[name] += [1000 * timed(model, one) for one in alone[name]]
+            batches[name].append(len(rows) / timed(model, full[name]))
     return {
         name: Cost(
             latency=Spread.of(singles[name]),
             throughput=Spread.of(batches[name]),
-            memory=memory_of(model, full),
+            memory=memory_of(model, full[name]),
             disk=sum(entry.size for entry in read_manifest(model.path).files.values()),
         )
         for name, model in models.items()

@@ -124,6 +124,10 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     diverged: int = 0  # seeds whose training ended because the loss was not finite
     cost: Cost | None = None
 
+    def price(self) -> float:
+        """What a prediction costs: its time, or the number of parameters if that is unknown."""
+        return self.parameters if self.cost is None else self.cost.latency.median
+
     def row(self) -> list[TableCell]:
         row: list[TableCell] = [self.name, self.score.value, interval(self.score.low, self.score.high)]
         row += [self.parameters, duration(self.seconds)]
@@ -292,16 +296,20 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.seeds == 1 or not self.sound:
             return None
-        near = [one for one in self._near if not self.is_at_floor(one)]
-        return min(near, key=lambda one: one.parameters if one.cost is None else one.cost.latency.median)
+        return min((one for one in self._near if not self.is_at_floor(one)), key=ModelResult.price)
+
+    @property
+    def _equal(self) -> tuple[ModelResult, ...]:
+        """The best sound model and all sound models that are equal to it within the margin."""
+        return tuple(one for one in self.sound if self.verdict(one.name, self.sound[0].name) == "equal")
 
     @property
     def winner(self) -> ModelResult | None:
-        """The cheapest model that is not significantly worse than the best; with one seed, the one with the best score.
+        """The model with the best score, or the cheapest one that is equal to it within the margin.
 
         None if every model is at the floor, or its training diverged.
         """
-        return self.cheapest or next(iter(self.sound), None)
+        return min(self._equal, key=ModelResult.price, default=None)
 
     @property
     def no_winner(self) -> str:
@@ -326,11 +334,9 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def why_winner(self) -> str:
         """The rule by which the winner was chosen, as a predicate."""
         among = " of those whose training did not diverge" if self.models[0].diverged else ""
-        if self.cheapest is None:
-            return f"has the best score{among}"
-        if len(self._near) == 1:
-            return f"is the best model{among}"
-        return f"is the cheapest model{among} that is not significantly worse"
+        if len(self._equal) > 1:
+            return f"is the cheapest model{among} that is equal to the best within {number(self.margin)} {self.metric}"
+        return f"is the best model{among}" if self.seeds > 1 and len(self._near) == 1 else f"has the best score{among}"
 
     def sentence(self) -> str:
         """Which model is best and by how much, or that no difference is shown; and which is the cheapest."""

@@ -10,16 +10,25 @@ A model's score is the mean over its seeds. It would change with other examples 
 
 Resampling the seeds with replacement as well would be simpler, but wrong in two ways: it would count `both` twice, and
 K seeds drawn from K have only (K - 1) / K of the variance, a third too little for the usual three. So the variance
-between seeds is the unbiased one. It is imprecise for few seeds, so it is pooled over all models: each model has the
-pooled variance, or its own if that is larger. A model whose seeds differ much more than those of the others would hide
-every difference between these, so it is excluded from the pool. A model whose seeds all give the same predictions, for
+between seeds is the unbiased one, s^2. A few seeds say little about the true variance, which may be much larger:
+
+    true variance of seeds   s^2 f / (a draw of chi^2 with f degrees of freedom), but at least `both`: what the examples
+                             cause is known, and at most `most`, if scores have a range
+    score - true score       normal, with the variance examples + (true variance - both) / K
+
+This is the fiducial distribution of Behrens and Fisher. The interval and the p-values are those of this mixture of
+normals. Student's t with the freedom of all parts together (Satterthwaite 1946) is no substitute: where s^2 is small by
+chance, the examples seem to be all of the variance, the freedom seems large, and equal models differ in 8 to 10 % of
+comparisons. For two models, s^2 is the sum of both; its freedom is that of one model times the sum over the larger one:
+K - 1 if one model has all of the variance, as beside a convex one, and twice as much if both have the same.
+
+s^2 is imprecise for few seeds, so it is pooled over all models. Two models have the pooled variance, with its freedom,
+unless their own is clearly larger. A model whose seeds differ much more than those of the others would hide every
+difference between these, so it is excluded from the pool. A model whose seeds all give the same predictions, for
 example a convex one, has no variance between seeds and is excluded too.
 
-The interval is that of Student's t with the degrees of freedom of all parts together (Satterthwaite 1946). For these,
-the variance between seeds is never less than the part that the examples cause, because seeds that are close by chance
-would look certain. With one seed the interval covers only these weights.
-`tests/experiments/compare/test_calibration.py` simulates the coverage of the intervals, and how often equal models are
-called different.
+With one seed the interval covers only these weights. `tests/experiments/compare/test_calibration.py` simulates the
+coverage of the intervals, and how often equal models are called different.
 
 Tests of one pair of models over examples, and the correction for several pairs:
 
@@ -39,7 +48,7 @@ the number of labels: the score, and 1 for the count.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,8 +61,9 @@ Measure = Callable[[np.ndarray], np.ndarray]  # a metric of summed statistics: [
 LEVEL = 0.95  # of intervals
 RESAMPLES = 1000
 CELLS = 2**22  # counts in memory at a time
-MOST_FREEDOM = 10_000.0  # where Student's t equals the normal distribution
 OUTLIER = 20.0  # times the variance of the other models with two seeds, 10 with three, ...: chosen by simulation
+CLEARLY = 1.5  # a variance is clearly larger than the pooled one if it exceeds 2 - CLEARLY / (seeds - 1) times it
+NODES = 101  # of an integral over the variance of seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,21 +102,37 @@ class SeedSpread(NamedTuple):
     """The variance between seeds, pooled over models, and its degrees of freedom."""
 
     variance: float
-    freedom: int
+    freedom: float
+    most: float = math.inf  # the largest possible variance between the seeds of a model
 
     @classmethod
-    def pooled(cls, models: Sequence[ModelScores]) -> "SeedSpread":
-        """Pool all models whose seeds differ, without those whose variance is much larger than that of the others."""
-        ordered = sorted((one for one in models if one.vary), key=lambda one: one.of_seeds)
-        inside = ordered
+    def pooled(cls, models: Sequence[ModelScores], most: float = math.inf) -> "SeedSpread":
+        """Pool all models whose seeds differ, without those whose variance is much larger than that of the others.
+
+        The freedom of the pool is lower if its models vary unequally (Satterthwaite 1946, without bias).
+        """
+        inside = sorted((one for one in models if one.vary), key=lambda one: one.of_seeds)
+        if not inside:
+            return cls(0.0, 0.0, most)
+        each = len(inside[0].found) - 1  # degrees of freedom of a model
         while len(inside) > 1:
             *others, last = inside
-            usual = float(np.mean([max(one.of_seeds, one.of_both) for one in others]))
-            if last.of_seeds <= OUTLIER / (len(last.found) - 1) * usual:
+            if last.of_seeds <= OUTLIER / each * np.mean([one.of_seeds for one in others]):
                 break
             inside = others
-        variance = float(np.mean([one.of_seeds for one in inside])) if inside else 0.0
-        return cls(variance, sum(len(one.found) - 1 for one in ordered))
+        found = np.array([one.of_seeds for one in inside])
+        alike = found.sum() ** 2 / (found**2).sum() if found.any() else len(found)
+        return cls(float(found.mean()), min(each * len(found), (each + 2) * float(alike) - 2), most)
+
+    def of(self, models: Sequence[ModelScores]) -> tuple[float, float]:
+        """Return the variance between the seeds of models that vary, summed over them, and its degrees of freedom."""
+        own, each = [one.of_seeds for one in models], len(models[0].found) - 1
+        total, usual = sum(own), len(own) * self.variance
+        freedom = each * (total / max(own) if total else len(own))
+        others_say_more = self.freedom > each * len(own)
+        if others_say_more and total <= (2 - CLEARLY / each) * usual:
+            freedom = self.freedom
+        return max(total, usual), freedom
 
 
 class Uncertainty(NamedTuple):
@@ -115,28 +141,38 @@ class Uncertainty(NamedTuple):
     examples: float  # of the mean over seeds
     both: float = 0.0  # for one seed, like `seeds`
     seeds: float = 0.0
-    shaky: float = 0.0  # squared variance between seeds / its degrees of freedom
+    freedom: float = 1.0  # of `seeds`
+    most: float = math.inf  # the largest possible `seeds`
     num_seeds: int = 1  # per model
 
     @classmethod
     def of(cls, models: Sequence[ModelScores], examples: np.ndarray, pool: SeedSpread) -> "Uncertainty":
         """Return the parts for models whose score, or difference, was `examples` [R] in the resamples."""
-        both = [one.of_both for one in models]
-        seeds = [max(one.of_seeds, pool.variance) if one.vary else 0.0 for one in models]
-        shaky = sum(map(max, seeds, both)) ** 2 / max(1, pool.freedom)
-        return cls(float(examples.var()), sum(both), sum(seeds), shaky, len(models[0].found))
+        varying, count = [one for one in models if one.vary], len(models[0].found)
+        if not varying:
+            return cls(float(examples.var()), num_seeds=count)
+        both, (seeds, freedom) = sum(one.of_both for one in varying), pool.of(varying)
+        return cls(float(examples.var()), both, seeds, freedom, len(varying) * pool.most, count)
 
     @property
     def variance(self) -> float:
-        """The total variance."""
+        """The total variance, as estimated."""
         return self.examples + max(0.0, self.seeds - self.both) / self.num_seeds
 
-    @property
-    def freedom(self) -> float:
-        """The degrees of freedom: low for few seeds that vary."""
-        if not self.shaky:
-            return MOST_FREEDOM
-        return min(MOST_FREEDOM, max(1.0, self.variance**2 / (self.shaky / self.num_seeds**2)))
+    def possible(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return total variances that are possible, and their probabilities."""
+        if not self.seeds:
+            return np.array([self.examples]), np.ones(1)
+        spread, weights = chi_squared_nodes(self.freedom)
+        seeds = np.clip(self.seeds * spread, self.both, max(self.most, self.seeds, self.both))
+        return self.examples + (seeds - self.both) / self.num_seeds, weights
+
+    def outside(self, reach: float, least: float = 0.0) -> float:
+        """Return the probability of an error larger than `reach`, up or down; the variance is at least `least`."""
+        variances, weights = self.possible()
+        deviations = np.sqrt(np.maximum(variances, least) * 2)
+        ratios = np.divide(reach, deviations, out=np.full_like(deviations, math.inf), where=deviations != 0)
+        return float(weights @ [math.erfc(ratio) for ratio in ratios]) if reach > 0 else 1.0
 
     def projected(self, *, more_seeds: int = 0, rows: float = 1.0) -> "Uncertainty":
         """Return the uncertainty with more seeds and `rows` times the rows, if both vary like the existing ones."""
@@ -144,13 +180,18 @@ class Uncertainty(NamedTuple):
         examples = max(self.examples - self.both * (1 / before - 1 / after), self.examples * before / after) / rows
         both = self.both / rows
         seeds = max(0.0, self.seeds - self.both) + min(self.seeds, self.both) / rows  # other rows change no training
-        imprecise = max(seeds, both) / max(self.seeds, self.both) if self.shaky else 0.0
-        freedom = (after - 1) / max(1, before - 1)
-        return Uncertainty(examples, both, seeds, self.shaky * imprecise**2 / freedom, after)
+        freedom = self.freedom * (after - 1) / max(1, before - 1)
+        return Uncertainty(examples, both, seeds, freedom, self.most, after)
 
     def reach(self, level: float) -> float:
         """Return the half width of the confidence interval."""
-        return student_quantile(level, self.freedom) * math.sqrt(self.variance) if self.variance else 0.0
+        low, high = 0.0, math.sqrt(self.variance)
+        while high and self.outside(high) > 1 - level:
+            low, high = high, high * 2
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.outside(middle) > 1 - level else (low, middle)
+        return high
 
 
 class Estimate(NamedTuple):
@@ -171,18 +212,13 @@ class Estimate(NamedTuple):
 
     def p(self) -> float:
         """Return the p-value for a true value of zero."""
-        variance = self.uncertainty.variance
-        if variance == 0.0:
-            return 1.0 if self.value == 0.0 else 0.0
-        return max(0.0, 1 - student(abs(self.value) / math.sqrt(variance), self.uncertainty.freedom))
+        return self.uncertainty.outside(abs(self.value))
 
     def p_equal(self, margin: "Margin") -> float:
         """Return the p-value for a true value of at least the margin, up or down: two one-sided tests."""
-        room, variance = margin.value - abs(self.value), max(margin.variance, self.uncertainty.variance)
-        if variance == 0.0:
-            return 0.0 if room > 0 else 1.0
-        outside = (1 - student(abs(room) / math.sqrt(variance), self.uncertainty.freedom)) / 2
-        return max(0.0, outside if room > 0 else 1 - outside)
+        room = margin.value - abs(self.value)
+        outside = self.uncertainty.outside(abs(room), margin.variance) / 2
+        return outside if room > 0 else 1 - outside
 
 
 class Margin(NamedTuple):
@@ -239,43 +275,21 @@ def difference(one: ModelScores, other: ModelScores, pool: SeedSpread) -> Estima
     return Estimate(one.mean - other.mean, Uncertainty.of([one, other], examples, pool))
 
 
-def student(reach: float, freedom: float) -> float:
-    """Return the probability of Student's t between -reach and reach.
+@lru_cache(maxsize=4096)
+def chi_squared_nodes(freedom: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return values of `freedom` / chi^2, from small to large, and their probabilities.
 
-    With t = sqrt(f) tan(a), the density of the angle is cos(a)^(f-1), and integrates without special functions.
+    With freedom / chi^2 = e^x, the density of x is exp(-freedom (x + e^-x) / 2); nodes are closer where it is high.
 
-    >>> round(student(12.706, 1), 4), round(student(2.776, 4), 4), round(student(1.95996, 1e9), 4)
-    (0.95, 0.95, 0.95)
+    >>> values, weights = chi_squared_nodes(5.0)
+    >>> round(float(weights @ values), 3)  # f / (f - 2)
+    1.667
     """
-    freedom = min(freedom, MOST_FREEDOM)
-    edge = math.atan(reach / math.sqrt(freedom))
-    inside, outside = _integral(0.0, edge, freedom), _integral(edge, math.pi / 2, freedom)
-    return inside / (inside + outside)
-
-
-def _integral(start: float, end: float, freedom: float) -> float:
-    """Return the integral of cos(a)^(f-1) by Simpson's rule; it is negligible beyond 12 standard deviations."""
-    end = min(end, max(start, 12 / math.sqrt(freedom)) + (math.pi if freedom < 100 else 0.0))
-    angles = np.linspace(start, end, 801)
-    heights = np.cos(angles).clip(0.0) ** (freedom - 1)
-    weights = np.full(801, 2.0)
-    weights[1::2], weights[[0, -1]] = 4.0, 1.0
-    return float((weights * heights).sum() * (end - start) / 2400)
-
-
-def student_quantile(level: float, freedom: float) -> float:
-    """Return the x for which Student's t is between -x and x with probability `level`.
-
-    >>> round(student_quantile(0.95, 2), 3), round(student_quantile(0.95, 4), 3)
-    (4.303, 2.776)
-    """
-    low, high = 0.0, 1.0
-    while student(high, freedom) < level:
-        high *= 2
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if student(middle, freedom) < level else (low, middle)
-    return high
+    width = math.sqrt(2 / freedom)
+    nodes = np.linspace(math.asinh(-min(9.0, 6 / width)), math.asinh(41 / freedom / width + 9), NODES)
+    x = width * np.sinh(nodes)
+    weights = np.exp(-freedom / 2 * (x + np.exp(-x) - 1)) * np.cosh(nodes)
+    return np.exp(x), weights / weights.sum()
 
 
 SHUFFLES = 2000
@@ -324,9 +338,12 @@ def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
 def holm(values: Sequence[float]) -> list[float]:
     """Return adjusted p-values: the smallest times their number, the next times one less, and so on, never decreasing.
 
+    An unknown one (NaN) counts as 1.
+
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
+    values = [1.0 if math.isnan(value) else value for value in values]
     adjusted, least = [0.0] * len(values), 0.0
     for rank, place in enumerate(sorted(range(len(values)), key=lambda at: values[at])):
         least = max(least, min(1.0, (len(values) - rank) * values[place]))

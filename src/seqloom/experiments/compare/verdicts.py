@@ -69,7 +69,7 @@ class ComparedScores:
         self.tables, self.measure, self._is_mean = made.of, made.measure, made.is_mean
         found = resampled(list(self.tables.values()), self.measure)
         self.scores: dict[str, ModelScores] = dict(zip(self.tables, found, strict=True))
-        self.pool = SeedSpread.pooled(found)
+        self.pool = SeedSpread.pooled(found, largest_variance(task.metric.name))
         sign = -1.0 if task.metric.higher_is_better else 1.0
         means = {name: one.mean for name, one in self.scores.items()}
         self.order = sorted(self.tables, key=lambda name: (math.isnan(means[name]), sign * means[name]))
@@ -90,7 +90,7 @@ class ComparedScores:
             mean_length=float(lengths.mean()),
             models=tuple(self._model(name) for name in order),
             pairs=self._pairs(order),
-            lengths=by_length(tables, lengths, self.measure),
+            lengths=by_length(tables, lengths, self.measure, self.pool.most),
             **facts,  # type: ignore[arg-type]
         )
 
@@ -176,6 +176,15 @@ def default_margin(metric: str, best: float) -> float:
     return {**dict.fromkeys(SHARES, 0.01), **dict.fromkeys(POINTS, 1.0)}.get(metric, abs(best) / 100)
 
 
+def largest_variance(metric: str) -> float:
+    """Return the largest variance between seeds that is assumed: that of scores anywhere in their range.
+
+    >>> round(largest_variance("accuracy"), 4), round(largest_variance("bleu"), 1), largest_variance("loss")
+    (0.0833, 833.3, inf)
+    """
+    return {**dict.fromkeys(SHARES, 1 / 12), **dict.fromkeys(POINTS, 100**2 / 12)}.get(metric, math.inf)
+
+
 def _rounded_up(rows: float) -> int:
     """Return a number of rows with two significant digits: it is an estimate.
 
@@ -186,7 +195,9 @@ def _rounded_up(rows: float) -> int:
     return int(math.ceil(rows / unit) * unit)
 
 
-def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure) -> tuple[Binned, ...]:
+def by_length(
+    tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measure, most: float = math.inf
+) -> tuple[Binned, ...]:
     """The scores of the models' statistics [K,N,S] in bins of the lengths [N]; none if all inputs are equally long."""
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
     places = np.searchsorted(cuts, lengths, side="left")  # a length equal to a cut belongs to the lower bin
@@ -194,7 +205,7 @@ def by_length(tables: Sequence[np.ndarray], lengths: np.ndarray, measure: Measur
     made = []
     for rows in bins if len(bins) > 1 else ():
         scores = resampled([table[:, rows] for table in tables], measure, resamples=BIN_RESAMPLES)
-        pool = SeedSpread.pooled(scores)
+        pool = SeedSpread.pooled(scores, most)
         found = [estimate(one, pool) for one in scores]
         values, intervals = tuple(one.value for one in found), tuple((one.low, one.high) for one in found)
         made.append(Binned(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), values, intervals))

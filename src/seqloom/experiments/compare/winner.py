@@ -48,8 +48,16 @@ def _dev_score(plan: ComparisonPlan, entry: PlannedModel, metric: str) -> float 
     return None if best is None else best.metrics.get(metric)
 
 
-def require_shippable(folder: Path) -> None:
-    """Raise ConfigError if there is anything but a model folder at `folder`. This writes nothing."""
+def require_shippable(folder: Path, split: str) -> None:
+    """Raise ConfigError if there is anything but a model folder at `folder`, or if the winner is that of the test set.
+
+    This writes nothing.
+    """
+    if split == "test":
+        raise ConfigError(
+            "--ship with --split test, which would choose the model on the test set",
+            fix="leave --split out to choose on the dev set, then evaluate with --split test without --ship",
+        )
     if not folder.exists() and not folder.is_symlink():
         return
     try:
@@ -70,7 +78,7 @@ def ship_winner(plan: ComparisonPlan, comparison: Comparison, folder: Path) -> P
             f"there is no model to ship: {comparison.no_winner}",
             fix=f"see {plan.folder / 'report.html'}; give more data or a larger budget",
         )
-    require_shippable(folder)
+    require_shippable(folder, plan.split)
     entry = best_run(plan, comparison, comparison.winner.name)
     make_folder(folder.absolute().parent)
     replace_folder(folder, dict(read_folder(plan.run_folder(entry) / RunFile.MODEL)))
@@ -116,8 +124,8 @@ def next_commands(
 
 
 def _comparison_flags(plan: ComparisonPlan) -> Iterator[str]:
-    """The flags of the same comparison, without those of its data."""
-    yield f"--models {','.join(plan.models)} --seeds {plan.seeds} --size {plan.size} --split {plan.split}"
+    """The flags of the same comparison on the dev set, without those of its data."""
+    yield f"--models {','.join(plan.models)} --seeds {plan.seeds} --size {plan.size}"
     if plan.budget.amount is not None:
         yield f"--{plan.budget.kind} {plan.budget.amount:.15g}"
     if plan.margin is not None:
