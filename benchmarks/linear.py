@@ -8,7 +8,7 @@
     seqloom     seqloom.train(..., model="linear") with all defaults
     default     TfidfVectorizer(sublinear_tf=True) and LogisticRegression with defaults, run until convergence
     chosen      the same with the best of seven C on the dev set, as `linear` chooses its regularization
-    same        the best of seven C with the features of `linear`: words and punctuation as written, and bigrams where
+    same        the best of seven C with the features of `linear`: lowercased words and punctuation, and bigrams where
                 `linear` uses them. (Bigrams count half there, which a TfidfVectorizer cannot express.)
     chars       seqloom.train(..., model="linear", char_encoder="ngrams"): also character n-grams inside words
     same chars  `same`, joined with TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5)) of the same words
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--job"]:
         _, kind, place, part, order = arguments
         folder = Path(place)
-        same = {"token_pattern": WORDS_AND_MARKS, "lowercase": False, "ngram_range": (1, int(order))}
+        same = {"token_pattern": WORDS_AND_MARKS, "ngram_range": (1, int(order))}
         jobs: dict[str, Callable[[], JobResult]] = {
             "seqloom": lambda: with_seqloom(folder, part),
             "default": lambda: with_sklearn(folder, part, (1.0,)),

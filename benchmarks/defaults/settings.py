@@ -1,6 +1,9 @@
 """The rows of the table of defaults: datasets, recipes, and the settings that are tried beside the defaults.
 
 Options of a dataset say only where its files are and how to read them. Everything is scored on the dev set.
+
+"lr x 3" and "lr / 3" are factors of the default for full batches. `train` lowers the default of attention models that
+predict tokens if batches have less than 4,096 tokens; there, both rates are higher than their names say.
 """
 
 from typing import NamedTuple

@@ -45,7 +45,7 @@ def test_wrong_input_removes_nothing_that_was_there(tmp_path: Path, monkeypatch:
 def test_a_damaged_time_file_is_an_error_with_a_fix(content: bytes, tmp_path: Path) -> None:
     (tmp_path / SPENT).write_bytes(content)
     with pytest.raises(DamagedError, match=r"spent\.json cannot be read.*Fix: .*delete it"):
-        RaceRecord(tmp_path, None)  # type: ignore[arg-type]
+        RaceRecord(tmp_path, None, 0.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

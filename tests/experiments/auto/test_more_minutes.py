@@ -100,10 +100,10 @@ def test_a_run_whose_time_was_up_before_its_first_validation_runs_again(
 ) -> None:
     run = race.run
 
-    def cut(plan: Any, entry: Entry, record: Any) -> Iterator[Any]:
+    def cut(plan: Any, entry: Entry, record: Any, **how: bool) -> Iterator[Any]:
         if entry.candidate.name == "gru":
             raise ConfigError(NOT_VALIDATED, fix="give more --minutes")
-        yield from run(plan, entry, record)
+        yield from run(plan, entry, record, **how)
 
     with monkeypatch.context() as patched:
         patched.setattr(race, "run", cut)

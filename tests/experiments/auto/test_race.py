@@ -6,21 +6,34 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import auto_common
 import seqloom
-from auto_common import MODELS, SHORT, fixed_race, table
+from auto_common import MODELS, SHORT, TRIED, fixed_race, table, ticking
 from seqloom.cli import app
 from seqloom.errors import ConfigError
 from seqloom.experiments import workers
-from seqloom.experiments.auto.plan import AutoEvent, AutoStarted, CandidateEnded, CandidateStarted, RungStarted
+from seqloom.experiments.auto import race, record, runs
+from seqloom.experiments.auto.plan import (
+    AutoEvent,
+    AutoPlan,
+    AutoStarted,
+    CandidateEnded,
+    CandidateStarted,
+    Entry,
+    RungStarted,
+)
 from seqloom.experiments.auto.results import Leaderboard
+from seqloom.training.devices import OutOfMemoryError
+from seqloom.training.resolve import Resolved
 
 pytestmark = pytest.mark.slow
 TIMES = ("seconds", "latency")  # what differs between two races on the same machine
@@ -94,40 +107,108 @@ def test_a_finished_race_is_shown_again_without_training(finished: Finished, mon
     assert again == finished.board and len(told) == 2 and isinstance(told[0], AutoStarted)
 
 
-def racing(data: Path, dev: Path, out: Path, fail: str = "") -> int:
-    """A race of two in a process of its own; `fail` says where it is killed."""
-    given = [sys.executable, str(Path(auto_common.__file__)), str(data), str(dev), str(out)]
+def racing(files: tuple[Path, Path], out: Path, kind: str, tick: float, fail: str = "") -> int:
+    """A race with variants in a process of its own; `fail` says where it is killed."""
+    given = [sys.executable, str(Path(auto_common.__file__)), *map(str, files), str(out), kind, str(tick)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SEQLOOM_FAIL": fail}
     return subprocess.run(given, env=environment, capture_output=True, check=False, timeout=300).returncode
 
 
-def test_a_race_that_is_killed_twice_ends_with_the_same_leaderboard(files: tuple[Path, Path], tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    fixed_race(*files, whole, **SHORT)
-    # in the second run of the first rung, then in the first run of the second rung
-    assert racing(*files, killed, "between-update-and-count:kill:46") == -signal.SIGKILL
-    assert not (killed / "model").exists() and len(list((killed / "evaluations").iterdir())) == 2
+@pytest.mark.parametrize(
+    ("kind", "variants", "steps"),
+    [("longer", {"gru-longer"}, (58, 20)), ("changed", {"bag-lr-3x", "gru-lr-3x"}, (50, 40))],
+)
+def test_a_race_that_is_killed_twice_ends_with_the_same_leaderboard(
+    kind: str, variants: set[str], steps: tuple[int, int], files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    whole, killed, tick = tmp_path / "whole", tmp_path / "killed", 0.01
+    board, _ = fixed_race(*files, whole, clock=ticking(tick), **TRIED[kind])
+    assert variants <= {row.name for row in board.rows}
+    # in the last run of the first rung, then in a variant, while the machine is slower and slower
+    assert racing(files, killed, kind, tick, f"between-update-and-count:kill:{steps[0]}") == -signal.SIGKILL
+    decided = json.loads((killed / "auto.json").read_text())
+    assert len(decided["rungs"]) == 1 and not decided["variants"]
+    assert len(list((killed / "evaluations").iterdir())) == len(decided["rungs"][0]["entries"])
+    assert seqloom.load(killed).predict(["elm oak"])[0].label in ("yes", "no")  # the best model so far
     shutil.copytree(killed, tmp_path / "once")
-    assert racing(*files, killed, "between-update-and-count:kill:45") == -signal.SIGKILL
-    assert len(list((killed / "evaluations").iterdir())) == 3
-    assert racing(*files, killed) == 0
+    assert racing(files, killed, kind, 2 * tick, f"between-update-and-count:kill:{steps[1]}") == -signal.SIGKILL
+    assert json.loads((killed / "auto.json").read_text())["variants"]
+    assert racing(files, killed, kind, 3 * tick) == 0
     boards = [json.loads((place / "leaderboard.json").read_text()) for place in (whole, killed)]
     assert timeless(boards[0]) == timeless(boards[1])
     assert (whole / "auto.json").read_bytes() == (killed / "auto.json").read_bytes()
     weights = [(place / "model" / "model.safetensors").read_bytes() for place in (whole, killed)]
     assert weights[0] == weights[1]
-    decisions_are_not_made_again(files, tmp_path / "once")
+    decisions_are_not_made_again(files, tmp_path / "once", kind)
 
 
-def decisions_are_not_made_again(files: tuple[Path, Path], out: Path) -> None:
+def decisions_are_not_made_again(files: tuple[Path, Path], out: Path, kind: str) -> None:
     """A killed race keeps its decisions, although the speeds that led to them have changed since."""
     before = json.loads((out / "auto.json").read_text())
     slower = {name: probe | {"step_seconds": 99.0} for name, probe in before["probes"].items()}
     (out / "auto.json").write_text(json.dumps(before | {"probes": slower}))
-    _, told = fixed_race(*files, out, **SHORT)
+    _, told = fixed_race(*files, out, **TRIED[kind])
     first = next(event for event in told if isinstance(event, RungStarted))
     decided = [(one["candidate"]["name"], one["steps"]) for one in before["rungs"][0]["entries"]]
     assert [(entry.candidate.name, entry.steps) for entry in first.entries] == decided
+
+
+def test_a_run_that_is_stopped_at_the_overtime_is_stopped_at_the_same_step_after_a_kill(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out, evaluate = tmp_path / "whole", tmp_path / "out", runs._evaluate
+    given: dict[str, Any] = {"models": ("gru",), "minutes": 0.5}
+
+    def over(place: Path) -> Callable[[], float]:  # the overtime of this race of 30 seconds is 5
+        return lambda: 35.1 if (place / "runs" / "gru-tiny-rung-1" / "model").is_dir() else 0.0
+
+    def killed(plan: AutoPlan, entry: Entry, *given: Any) -> Any:
+        if entry.candidate.name == "gru-tiny":
+            shutil.rmtree(out / "runs" / entry.name / "checkpoints")  # it starts again, and its clock is over at once
+            raise KeyboardInterrupt
+        return evaluate(plan, entry, *given)
+
+    board, _ = fixed_race(*files, whole, clock=over(whole), **given)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "_evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fixed_race(*files, out, clock=over(out), **given)
+    assert json.loads((out / "auto.json").read_text())["cuts"] == {"gru-tiny-rung-1": 20}
+    again, _ = fixed_race(*files, out, **given)
+    found = [next(row for row in one.rows if row.name == "gru-tiny") for one in (board, again)]
+    assert [row.steps for row in found] == [20, 20] and found[0].score == found[1].score
+    assert all("took too long" in row.why or row.state == "winner" for row in found)
+
+
+@pytest.mark.parametrize(("seconds", "pace"), [(24.0, 1.0), (40.0, 2.71)])
+def test_the_pace_is_corrected_only_if_the_clock_is_far_from_the_plan(
+    seconds: float, pace: float, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def clock() -> float:  # each run takes so long; the plan gives about 15 to each of the first rung
+        return seconds * len(list((tmp_path / "out" / "evaluations").glob("*")))
+
+    given: dict[str, Any] = {"models": ("bag", "gru"), "minutes": 2.0, "drift": 0.25}
+    fixed_race(*files, tmp_path / "out", clock=clock, **given)
+    assert json.loads((tmp_path / "out" / "auto.json").read_text())["pace"] == pytest.approx(pace, abs=0.01)
+
+
+def test_the_time_to_read_the_data_counts(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time, resolve = [0.0], race.resolve
+
+    def slow(*given: Any, **how: Any) -> Any:
+        time[0] += 7.0
+        return resolve(*given, **how)
+
+    monkeypatch.setattr(race, "resolve", slow)
+    _, told = fixed_race(*files, tmp_path / "out", models=("bag",), clock=lambda: time[0])
+    assert isinstance(told[0], AutoStarted) and told[0].spent == 7.0
+
+
+def test_a_race_without_any_time_still_has_a_model(files: tuple[Path, Path], tmp_path: Path) -> None:
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag",), minutes=1e-9, clock=ticking(10.0))
+    assert board.winner.name == "linear" and seqloom.load(tmp_path / "out").predict(["elm oak"])
 
 
 def test_the_test_set_is_never_read(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -156,7 +237,7 @@ def test_variants_use_the_time_that_is_left_and_more_minutes_go_on(files: tuple[
     out = tmp_path / "out"
     first, _ = fixed_race(*files, out, models=("bag",))
     assert {row.name for row in first.rows} == {"linear", "bag"}
-    more, told = fixed_race(*files, out, models=("bag",), minutes=2.0, parents=1)
+    more, told = fixed_race(*files, out, models=("bag",), minutes=3.0, parents=1)
     tried = [event.entry.candidate.name for event in told if isinstance(event, CandidateStarted)]
     assert "bag-lr-3x" in tried and "bag" not in tried and "linear" not in tried
     variant = next(row for row in more.rows if row.name == "bag-lr-3x")
@@ -164,7 +245,7 @@ def test_variants_use_the_time_that_is_left_and_more_minutes_go_on(files: tuple[
     lines = [(out / "runs" / name / "config.toml").read_text() for name in ("bag-rung-1", "bag-lr-3x")]
     rates = [float(next(line for line in text.splitlines() if line.startswith("lr = "))[5:]) for text in lines]
     assert rates[1] == pytest.approx(3 * rates[0])  # both have as many steps
-    with pytest.raises(ConfigError, match="contains a race of 2 minutes, and minutes is 1"):
+    with pytest.raises(ConfigError, match=r"contains a race of 3 minutes, and minutes is 1\.1"):
         fixed_race(*files, out, models=("bag",))
 
 
@@ -175,6 +256,58 @@ def test_an_encoder_is_one_more_candidate(files: tuple[Path, Path], tmp_path: Pa
     board, _ = fixed_race(*files, tmp_path / "out", models=("bag",), init=run.folder)
     found = next(row for row in board.rows if row.name == "init")
     assert found.score is not None and "init" in (tmp_path / "out" / "runs" / found.runs[0] / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("out of memory, with one row"), torch.OutOfMemoryError("no room")])
+@pytest.mark.parametrize("place", ["probe", "run"])
+def test_a_candidate_that_runs_out_of_memory_is_told_and_the_others_go_on(
+    error: Exception, place: str, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe, train_run = auto_common.fixed_probe, workers.train_run
+
+    def probed(resolved: Resolved, *given: Any) -> Any:
+        if place == "probe" and "gru" in str(resolved.config.model).lower():
+            raise error
+        return probe(resolved, *given)
+
+    def trained(folder: Path, resolved: Resolved, **how: Any) -> Any:
+        if place == "run" and "gru" in str(resolved.config.model).lower():
+            raise error
+        return train_run(folder, resolved, **how)
+
+    monkeypatch.setattr(auto_common, "fixed_probe", probed)
+    monkeypatch.setattr(workers, "train_run", trained)
+    for _ in range(2):  # a race that is shown again does not try it again
+        board, _ = fixed_race(*files, tmp_path / "out", **SHORT)
+        failed = next(row for row in board.rows if row.name.startswith("gru"))
+        assert failed.state == "failed" and str(error).rstrip(".") in failed.why and len(board.rows) == 3
+    assert seqloom.load(tmp_path / "out").predict(["elm oak"])
+
+
+def test_an_error_of_our_own_still_ends_the_race(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(auto_common, "fixed_probe", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        fixed_race(*files, tmp_path / "out", **SHORT)
+
+
+def test_if_no_candidate_can_be_trained_the_error_has_one_fix(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise ConfigError("too wide", fix="use a smaller one")
+
+    monkeypatch.setattr(workers, "train_run", never)
+    with pytest.raises(ConfigError) as raised:
+        fixed_race(*files, tmp_path / "out", models=("bag",))
+    assert str(raised.value) == "no candidate was trained: too wide. Fix: use a smaller one."
+    monkeypatch.setattr(race.Race, "_runs", lambda *_: iter(()))
+    with pytest.raises(ConfigError, match=r"trained: the time was too short\. Fix: give more minutes\.$"):
+        fixed_race(*files, tmp_path / "other", models=("bag",))
 
 
 def test_a_candidate_that_fails_is_told_and_the_others_go_on(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -188,10 +321,8 @@ def test_a_candidate_that_fails_is_told_and_the_others_go_on(files: tuple[Path, 
 def test_when_the_time_is_up_the_best_so_far_wins(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seqloom.experiments.auto import record
-
-    monkeypatch.setattr(record.RaceRecord, "left", property(lambda _: -1e-3))
+    monkeypatch.setattr(record.RaceRecord, "left", property(lambda _: -10.0))
     board, told = fixed_race(*files, tmp_path / "out")
     ended = [event.entry.candidate.name for event in told if isinstance(event, CandidateEnded)]
     assert ended == ["linear"] and board.winner.name == "linear"
-    assert [(row.name, row.why) for row in board.rows[1:]] == [(name, "not run: the time was up") for name in MODELS]
+    assert {(row.name, row.why) for row in board.rows[1:]} == {(name, "not run: the time was up") for name in MODELS}

@@ -5,8 +5,8 @@
     FOLDER/model, leaderboard.html        ◀── variants of the best candidates, while there is time  ◀────────────────┘
 
 Every run is an ordinary run folder with a fixed number of steps and a learning rate schedule of that length. So after
-an interruption it resumes and ends with the same bytes. The number of steps of a run depends on the measured time, but
-it is decided only once: it is written to auto.json before the run starts, and a resumed race reads it from there. All
+an interruption it resumes and ends with the same bytes. The speed of each candidate is measured once and recorded; the
+number of steps of a run follows from the recorded speeds, and is written to auto.json before the run starts. All
 candidates are compared on the dev set. The test set is never read.
 
     plan      data, time, candidates and events          runs      train and evaluate one run; keep the winner

@@ -32,7 +32,8 @@ WORTHWHILE = 1.5  # a longer run needs at least this many times the steps of the
 TRIED_STEPS, TRIED_BATCHES = 12, 2  # training steps and dev batches of a probe
 PATIENCE = 5.0  # seconds after which a probe starts no further step
 WRITING = 0.5  # seconds to write the checkpoints, model and report of a run
-TOLERANCE = (0.8, 1.25)  # use the measured time left if its ratio to the planned time left is outside this range
+DRIFT = 0.25  # of the time limit: if the measured and the planned time spent differ by more, the pace is corrected
+PACES = (0.5, 4.0)  # limits of a corrected pace
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +68,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The estimated seconds of a run; None: the default duration without early stopping."""
         seconds = (self.steps if steps is None else steps) * self.step_seconds
         return pace * (self.overhead_seconds + seconds + self.validation_count(steps) * self.validation_seconds)
+
+    def cost_of(self, steps: int) -> float:
+        """The estimated seconds of a run in the default duration that early stopping ended after so many steps."""
+        share = min(1.0, steps / max(1, self.steps))
+        return self.overhead_seconds + steps * self.step_seconds + share * self.validations * self.validation_seconds
 
     def steps_in(self, seconds: float, pace: float = 1.0) -> int:
         """The most steps that a run can have in the given time; 0 if not even one step fits.
@@ -162,14 +168,22 @@ def seconds_of_rung(
     return left if full <= left else left * share_of_rung(len(racing))
 
 
-def agreed_left(planned: float, actual: float) -> float:
-    """The planned seconds left, or the measured ones if the two differ too much.
+def corrected_pace(extra: float, estimated: float, spent: float, pace: float, limit: float) -> float:
+    """The pace of a race, corrected if its planned clock is far from the measured time.
 
-    With the planned time, an interrupted race gets the same rungs as an uninterrupted one. The measured time corrects
-    the plan if the measured speeds were wrong.
+    Small differences are left alone: an interrupted race repeats some work, and must make the same decisions.
 
-    >>> agreed_left(100, 95), agreed_left(100, 50), agreed_left(100, 180)
-    (100, 50, 180)
+    Args:
+        extra: seconds spent on all but the runs.
+        estimated: the estimated seconds of all runs so far.
+        spent: the measured seconds of everything so far.
+        pace: the pace so far.
+        limit: the time limit.
+
+    >>> corrected_pace(10, 50, 70, 1.0, 100), corrected_pace(10, 50, 110, 1.0, 100)
+    (1.0, 2.0)
     """
-    low, high = (bound * planned for bound in TOLERANCE)
-    return planned if low <= actual <= high else actual
+    if not estimated or abs(spent - extra - pace * estimated) <= DRIFT * limit:
+        return pace
+    low, high = PACES
+    return min(high, max(low, (spent - extra) / estimated))

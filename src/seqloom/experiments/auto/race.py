@@ -1,12 +1,16 @@
 """Run a race: `auto` runs it in one call, and `race` yields its events.
 
-    baseline     is solved in full before anything is measured, so there is a model after a few seconds
+    baseline     is solved in full before anything is measured, so there is a model soon
     probes       measure a few steps of each other candidate
     rungs        give each candidate a time slice; the better half continues with about three times the steps
     variants     try changed settings of the best candidates, while there is time
 
 A candidate whose default duration fits into its time slice trains in full and is not run again. The candidate with the
-best score on the dev set wins; of several with the same score, the one with the least computation.
+best score on the dev set wins; of several with the same score, the one with the least computation. The folder of the
+race always has the best model so far.
+
+All decisions follow from recorded facts. The time left is that of a planned clock: the time before the first rung is
+measured and recorded once, and each run counts for as long as its steps take at the recorded speed.
 """
 
 import time
@@ -24,9 +28,16 @@ from seqloom.config.options import stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.check import Names
 from seqloom.data.synthetic.registry import NAMES
-from seqloom.errors import ConfigError, DamagedError, DataError, DurableError, KernelError, SeqloomError
-from seqloom.experiments.auto import budget
-from seqloom.experiments.auto.budget import WORTHWHILE, Probe, agreed_left, entries_of, quick_enough, seconds_of_rung
+from seqloom.errors import ConfigError, DamagedError, DurableError, SeqloomError
+from seqloom.experiments.auto import budget, record
+from seqloom.experiments.auto.budget import (
+    WORTHWHILE,
+    Probe,
+    corrected_pace,
+    entries_of,
+    quick_enough,
+    seconds_of_rung,
+)
 from seqloom.experiments.auto.latency import measure_latencies, read_latencies
 from seqloom.experiments.auto.leaders import Leaders
 from seqloom.experiments.auto.plan import (
@@ -51,11 +62,12 @@ from seqloom.experiments.auto.record import (
     TOO_SLOW,
     RaceRecord,
     Rung,
+    is_lack_of_time,
     opened_record,
     require_own_folder,
 )
 from seqloom.experiments.auto.results import Leaderboard
-from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
+from seqloom.experiments.auto.runs import FAILURES, evaluation_of, keep_winner, reason_of, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
 from seqloom.experiments.progress import watcher
 from seqloom.experiments.workers import Interrupted, Why
@@ -67,21 +79,25 @@ from seqloom.training.resolve import resolve
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RUNS, require_writable
 
-RESERVE = 0.03  # share of the time that is kept for the evaluations and pages at the end
+RESERVE = (
+    0.05  # share of the time that is kept for probes of larger sizes, and for the evaluations and pages at the end
+)
 # A candidate competes in its smallest size if fewer steps of it fit into the complete time, or if its default training
 # takes more than so many times that time: then more steps of a smaller model are worth more.
 FEW, FAR = 100, 4.0
 TINY = "-tiny"  # at the end of the name of a candidate in its smallest size
-BASELINE_SHARE = 0.1  # share of the time by which the baseline may exceed the time limit
 PARENTS = 2  # number of candidates whose variants are tried
 LEADERBOARD = "leaderboard"  # the name of its .json and .html files
 SHARE_TO_START = 0.5  # of the time left, for 100 steps of every candidate; the slowest are left out if they need more
 
 
 class Race:
-    """A race. Creating it reads the data without the test set, and checks the candidates and settings."""
+    """A race. Creating it reads the data without the test set, and checks the candidates and settings.
 
-    def __init__(self, plan: AutoPlan) -> None:
+    `began` is when this start of the race began, by `record.now`.
+    """
+
+    def __init__(self, plan: AutoPlan, began: float) -> None:
         request = RunRequest(training=plan.shared, encoding=plan.encoding)
         first = resolve(plan.data, request, cache=plan.cache)  # most candidates read the data in this way
         self.plan, self.first, self.task = plan, first, first.task
@@ -97,7 +113,8 @@ class Race:
         for one in self.candidates:
             if not one.recipe:
                 resolved_run(plan, Entry(candidate=one, steps=None))  # raises if the --init model is missing or unfit
-        self.record: RaceRecord = opened_record(plan, plan.asked(first) | {"models": plan.models, "init": plan.init})
+        settings = plan.asked(first) | {"models": plan.models, "init": plan.init}
+        self.record: RaceRecord = opened_record(plan, settings, began)
         self.leaders = Leaders(self.task)
         for entry in self.record.decided.entries:
             self._take(entry)
@@ -112,9 +129,15 @@ class Race:
 
     def events(self) -> Iterator[AutoEvent]:
         """Run everything and yield the events; runs that were planned before an interruption come first."""
+        self._keep_best()  # if it was interrupted between an evaluation and this
         yield from self._baseline()
         yield from self._rungs()
         yield from self._variants()
+
+    def _keep_best(self) -> None:
+        """Copy the best run so far to the folder of the race."""
+        if self.leaders.winner is not None:
+            keep_winner(self.plan, self.leaders.winner)
 
     def _take(self, entry: Entry) -> None:
         """Add the evaluation of a run to the leaders, if it has one."""
@@ -123,8 +146,7 @@ class Race:
 
     def _baseline(self) -> Iterator[AutoEvent]:
         """Run the candidates that are solved instead of trained in steps."""
-        seconds = BASELINE_SHARE * self.plan.seconds
-        solved = tuple(Entry(candidate=one, steps=None, seconds=seconds) for one in self.candidates if one.is_solved)
+        solved = tuple(Entry(candidate=one, steps=None) for one in self.candidates if one.is_solved)
         if solved and not self.record.decided.baseline:
             self.record.decide(baseline=solved)
         yield from self._runs(self.record.decided.baseline)
@@ -153,7 +175,7 @@ class Race:
         decided, found = self.record.decided, list[RaceCandidate]()
         raced = {entry.candidate.name for rung in decided.rungs for entry in rung.entries}
         waiting = [one for one in self.candidates if not one.is_solved and one.name not in raced]
-        if self.leaders and self._actual_left() <= 0:
+        if self.leaders and self._left() <= 0:
             known = raced | decided.problems.keys()
             late = {one.name: TIME_UP for one in waiting if not known & {one.name, f"{one.name}{TINY}"}}
             if late:
@@ -176,7 +198,10 @@ class Race:
 
     def _quick(self, entering: list[RaceCandidate]) -> list[RaceCandidate]:
         """The candidates that are fast enough for the time left; the others are recorded as too slow."""
-        left, decided = self._actual_left(), self.record.decided
+        if not entering:
+            return []
+        self._set_clock()
+        left, decided = self._left(), self.record.decided
         quick = quick_enough(entering, decided.probes, left * SHARE_TO_START, self.task.recipes()[0])
         if decided.rungs:  # there are results already, so nothing has to be tried at any cost
             quick = [one for one in quick if decided.probes[one.name].cost(budget.FEWEST_STEPS) <= left]
@@ -190,7 +215,7 @@ class Race:
         """Divide the time of the first rung among the candidates."""
         if not racing:
             return None
-        left, probes = self._actual_left(), self.record.decided.probes
+        left, probes = self._left(), self.record.decided.probes
         seconds = seconds_of_rung(racing, probes, left)
         return Rung(number=1, entries=entries_of(1, racing, probes, seconds), left=left)
 
@@ -204,8 +229,8 @@ class Race:
             resolved = resolved_run(self.plan, Entry(candidate=candidate, steps=None))
             device = self.plan.chosen_device(resolved.config.training.precision)
             found = budget.probe(resolved, device, time.monotonic() - began)
-        except (ConfigError, DataError, KernelError) as error:
-            self.record.decide(problems=decided.problems | {candidate.name: error.in_brief})
+        except FAILURES as error:
+            self.record.decide(problems=decided.problems | {candidate.name: reason_of(error)})
             return None
         self.record.decide(probes=decided.probes | {candidate.name: found})
         return found
@@ -213,15 +238,16 @@ class Race:
     def _next_rung(self, new: list[RaceCandidate]) -> Rung | None:
         """The rung after the last one: the better half of the shortened candidates, with more steps, and new ones."""
         decided = self.record.decided
-        first, last = decided.rungs[0], decided.rungs[-1]
+        last = decided.rungs[-1]
         short = [entry for entry in last.entries if not entry.is_complete]
         ranked = [entry for entry in self.leaders.ranked(short) if entry.name not in decided.problems]
-        if ((len(short) < 2 or not ranked) and not new) or self._actual_left() <= 0:
+        if (len(short) < 2 or not ranked) and not new:
+            return None
+        self._set_clock()
+        left, pace = self._left(), self.record.decided.pace
+        if left <= 0:
             return None
         staying, dropped = ranked[: -(-len(short) // 2)], ranked[-(-len(short) // 2) :]
-        planned, actual = last.planned_left, self._actual_left()
-        left = agreed_left(planned, actual)
-        pace = max(1.0, (first.left - actual) / max(1e-9, first.left - planned)) if left < planned else 1.0
         racing = [*(entry.candidate for entry in staying), *new]
         seconds = seconds_of_rung(racing, decided.probes, left, pace)
         before = {entry.candidate.name: entry.steps or 0 for entry in staying}
@@ -243,8 +269,9 @@ class Race:
 
     def _next_variant(self) -> Entry | None:
         tried = {entry.candidate.name for entry in self.record.decided.entries}
+        self._set_clock()
         for parent in self._parents():
-            left, name = self._actual_left(), parent.entry.candidate.name
+            left, name = self._left(), parent.entry.candidate.name
 
             def is_better(other: str, name: str = name) -> bool | None:
                 return self.leaders.is_better(other, name)
@@ -262,30 +289,60 @@ class Race:
             dropout = max(dropouts(config.model), default=0.0)
             probe, model = decided.probes[entry.candidate.name], _model_of(entry)
             rates = tuple(one.effective_lr_factor(probe.lr) for one in decided.entries if _model_of(one) == model)
-            yield Parent(entry, facts.steps, facts.seconds, probe, dropout, rates)
+            yield Parent(entry, facts.steps, self._estimated(entry), probe, dropout, rates, decided.pace)
 
-    def _actual_left(self) -> float:
-        """The measured seconds left, minus the reserve for the end."""
-        return self.record.left - RESERVE * self.record.decided.seconds
+    def _left(self) -> float:
+        """The planned seconds left, minus the reserve for the end; the measured ones until the clock is set."""
+        decided = self.record.decided
+        spent = self.record.spent if decided.extra is None else decided.extra + decided.pace * self._runs_so_far()
+        return (1 - RESERVE) * decided.seconds - spent
+
+    def _set_clock(self) -> None:
+        """Record the time spent before the first rung; later, correct the pace if it is far from the measured one."""
+        decided, runs = self.record.decided, self._runs_so_far()
+        if decided.extra is None:
+            self.record.decide(extra=self.record.spent - decided.pace * runs)
+            return
+        pace = corrected_pace(decided.extra, runs, self.record.spent, decided.pace, decided.seconds)
+        if pace != decided.pace:
+            self.record.decide(pace=pace)
+
+    def _runs_so_far(self) -> float:
+        """The estimated seconds of all evaluated runs with a measured speed."""
+        decided = self.record.decided
+        return sum(self._estimated(one) for one in decided.entries if one in self.leaders)
+
+    def _estimated(self, entry: Entry) -> float:
+        """The seconds that the trained steps of an evaluated run take at the measured speed; 0 if it was not measured.
+
+        A variant without a probe of its own has the speed of its parent.
+        """
+        probes, candidate = self.record.decided.probes, entry.candidate
+        probe = probes.get(candidate.name) or probes.get(candidate.variant_of)
+        if probe is None:
+            return 0.0
+        return probe.cost_of(self.leaders.facts(entry).steps) if entry.steps is None else probe.cost(entry.steps)
 
     def _runs(self, entries: Sequence[Entry]) -> Iterator[AutoEvent]:
         """Train and evaluate the runs that have no result yet; after the time is up, only if there is no model yet."""
         for entry in entries:
             if entry in self.leaders or entry.name in self.record.decided.problems:
                 continue
-            if self.record.left <= 0 and self.leaders:
+            if self.record.is_over and self.leaders and entry.name not in self.record.decided.cuts:
                 self._note(entry, TIME_UP)
                 continue
             began, problem = self.record.spent, ""
             yield CandidateStarted(entry, run_folder(self.plan, entry), self.record.left)
             try:
-                yield from run(self.plan, entry, self.record)
+                yield from run(self.plan, entry, self.record, is_first=not self.leaders)
                 self._take(entry)
-            except (ConfigError, DataError, KernelError) as error:  # a disk error stops the race
-                problem = error.in_brief
+            except FAILURES as error:  # a disk error stops the race
+                problem = reason_of(error)
                 self._note(entry, problem)
             self.record.keep_time()
             score, best = self.leaders.score(entry), self.leaders.winner == entry
+            if best:
+                self._keep_best()
             yield CandidateEnded(entry, score, best, self.record.spent - began, self.record.left, problem)
 
     def _note(self, entry: Entry, problem: str) -> None:
@@ -309,9 +366,10 @@ class Race:
         """Write the leaderboard and the winner's model, and mark the race as finished."""
         winner, decided = self.leaders.winner, self.record.decided
         if winner is None:
-            problem = next(iter(decided.problems.values()), "the time was too short")
-            raise ConfigError(f"no candidate was trained: {problem}", fix="solve this problem, or give more --minutes")
-        keep_winner(self.plan, winner)
+            why = next((why for why in decided.problems.values() if not is_lack_of_time(why)), None)
+            if why is None:
+                raise ConfigError("no candidate was trained: the time was too short", fix="give more --minutes")
+            raise ConfigError(f"no candidate was trained: {why.removesuffix('.')}")  # it names its fix
         measure_latencies(self.plan, self.leaders.shown())  # before the weights of the others are removed
         board = self.leaderboard()
         assert board is not None, "there is a winner"
@@ -343,9 +401,10 @@ def race(plan: AutoPlan) -> Iterator[AutoEvent]:
 
 
 def _race(plan: AutoPlan, *, unused: bool) -> Iterator[AutoEvent]:
+    began = record.now()  # the time to read the data counts
     with hold(plan.folder):
         try:
-            opened = Race(plan)
+            opened = Race(plan, began)
             make_folder(plan.folder / "runs")
         except SeqloomError:
             if unused and not (plan.folder / DECISIONS).exists():  # wrong data or options leave nothing behind

@@ -1,7 +1,9 @@
 """The record of a race: its decisions in auto.json and the time spent in spent.json.
 
-A decision is written before it is carried out, and it is never changed. So a race that was killed and resumed trains
-the same runs as an uninterrupted race. The time has a separate file, because it is written every few seconds.
+A decision is written before it is carried out, and it is never changed. Decisions follow from other recorded facts:
+scores, the measured speeds, and a planned clock that counts the runs by these speeds. So a race that was killed and
+resumed trains the same runs as an uninterrupted race. The measured time only ends a race that is far too long. It has
+a separate file, because it is written every few seconds.
 """
 
 import time
@@ -20,6 +22,7 @@ from seqloom.files.layouts import RunFile
 DECISIONS, SPENT = "auto.json", "spent.json"
 BETWEEN = 5.0  # seconds between two writes of the time spent
 SHOWN = 4  # most changes that an error message lists
+OVERTIME, LEAST_OVERTIME = 0.1, 5.0  # share of the time limit, and seconds, after which a run is stopped
 
 # Reasons why a candidate has no result. They are given up when the race continues with more time.
 TIME_UP = "not run: the time was up"
@@ -30,18 +33,13 @@ now = time.monotonic
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rung: its runs and the seconds left before it. `pace` is above 1 if runs take longer than estimated."""
+    """One rung: its runs, and the planned seconds left and the pace before it."""
 
     number: int
     entries: tuple[Entry, ...]
     left: float
     pace: float = 1.0
     dropped: tuple[str, ...] = ()  # candidates of the previous rung that do not continue
-
-    @property
-    def planned_left(self) -> float:
-        """The seconds left after this rung, if all runs take as long as estimated."""
-        return self.left - sum(entry.seconds for entry in self.entries)
 
 
 class RaceDecisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +52,9 @@ class RaceDecisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     rungs: tuple[Rung, ...] = ()
     variants: tuple[Entry, ...] = ()
     problems: dict[str, str] = {}  # runs without a result, with the reason
+    cuts: dict[str, int] = {}  # the last step of each run that was stopped because the time was up
+    extra: float | None = None  # seconds spent on all but the runs with measured speeds; None: nothing is planned yet
+    pace: float = 1.0  # seconds of these runs / those that follow from the measured speeds
     finished: bool = False
 
     @property
@@ -71,9 +72,9 @@ class _Spent(msgspec.Struct, frozen=True):
 class RaceRecord:
     """The decisions of a race in its folder; each change is written immediately."""
 
-    def __init__(self, folder: Path, decided: RaceDecisions) -> None:
+    def __init__(self, folder: Path, decided: RaceDecisions, began: float) -> None:
         self.folder, self.decided = folder, decided
-        self._before, self._began, self._written = _spent(folder), now(), now()
+        self._before, self._began, self._written = _spent(folder), began, now()
 
     def decide(self, **changed: Any) -> RaceDecisions:
         """Change some decisions and write all of them."""
@@ -91,6 +92,11 @@ class RaceRecord:
     def left(self) -> float:
         """Seconds left in the race."""
         return self.decided.seconds - self.spent
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the race has taken so much longer than its time that no run may go on."""
+        return self.left <= -max(LEAST_OVERTIME, OVERTIME * self.decided.seconds)
 
     def keep_time(self, between: float = 0.0) -> None:
         """Write the time spent, if at least this many seconds have passed since the last write."""
@@ -120,11 +126,14 @@ def is_lack_of_time(why: str) -> bool:
     return why == TIME_UP or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
 
 
-def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
-    """The record of the race in the folder, or of a new race; ConfigError if the folder contains a different race."""
+def opened_record(plan: AutoPlan, settings: dict[str, Any], began: float) -> RaceRecord:
+    """The record of the race in the folder, or of a new race; ConfigError if the folder contains a different race.
+
+    `began` is when this start of the race began, by `now`.
+    """
     path, plain = plan.folder / DECISIONS, msgspec.json.decode(msgspec.json.encode(settings))
     if not path.is_file():
-        record = RaceRecord(plan.folder, RaceDecisions(settings=plain, seconds=plan.seconds))
+        record = RaceRecord(plan.folder, RaceDecisions(settings=plain, seconds=plan.seconds), began)
         record.decide()
         return record
     try:
@@ -142,10 +151,12 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any]) -> RaceRecord:
             f"{plan.folder} contains a race of {decided.seconds / 60:g} minutes, and --minutes is {plan.minutes:g}",
             fix="give the same minutes or more, or another --out",
         )
-    record = RaceRecord(plan.folder, decided)
+    record = RaceRecord(plan.folder, decided, began)
     if plan.seconds > decided.seconds:  # continue it; whatever lacked time gets another chance
-        problems = {name: why for name, why in decided.problems.items() if not is_lack_of_time(why)}
-        record.decide(seconds=plan.seconds, problems=problems, finished=False)
+        late = {name for name, why in decided.problems.items() if is_lack_of_time(why)}
+        problems = {name: why for name, why in decided.problems.items() if name not in late}
+        cuts = {name: step for name, step in decided.cuts.items() if name not in late}
+        record.decide(seconds=plan.seconds, problems=problems, cuts=cuts, finished=False)
     return record
 
 

@@ -2,15 +2,16 @@
 
 FOLDER/runs/cnn-rung-1           the run folder; an interrupted run is resumed
 FOLDER/evaluations/cnn-rung-1    facts.json and the statistics of every example; if it exists, the run is finished
-FOLDER/model, config.toml, ...   a copy of the winner without its checkpoints, so FOLDER is also a run folder
+FOLDER/model, config.toml, ...   a copy of the best run so far, without checkpoints, so FOLDER is also a run folder
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from seqloom.data.run_files import keep_places, located
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, DataError, KernelError, SeqloomError
 from seqloom.experiments.auto.plan import AutoPlan, CandidateReport, Entry, resolved_run
 from seqloom.experiments.auto.record import BETWEEN, NOT_VALIDATED, RaceRecord
 from seqloom.experiments.compare.plan import PlannedModel
@@ -19,11 +20,23 @@ from seqloom.experiments.workers import remove_weights
 from seqloom.files.disk import make_folder, remove_files, write_file
 from seqloom.files.folders import read_folder, recover, replace_folder
 from seqloom.files.layouts import RunFile
-from seqloom.training.events import Ended, Stepped, Validated
+from seqloom.training.devices import OutOfMemoryError, ran_out
+from seqloom.training.events import Ended, Stepped
 from seqloom.training.resolve import Resolved
 from seqloom.training.run_folder import RunFolder
 
+# What may fail in one candidate while the others go on. Memory that runs out may be any of the last three.
+FAILURES = (ConfigError, DataError, KernelError, OutOfMemoryError, MemoryError, RuntimeError)
 COPIED = (RunFile.DATA, RunFile.METRICS, RunFile.EVENTS, RunFile.CARD, RunFile.REPORT)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a candidate failed, in one line; an error that is none of its own is raised again."""
+    if isinstance(error, SeqloomError):
+        return error.in_brief
+    if not ran_out(error):
+        raise error
+    return f"out of memory ({str(error).partition(chr(10))[0] or type(error).__name__})"
 
 
 def run_folder(plan: AutoPlan, entry: Entry) -> Path:
@@ -36,25 +49,25 @@ def evaluation_of(plan: AutoPlan, entry: Entry) -> RunEvaluation | None:
     return read_evaluation(plan.folder / "evaluations" / entry.name)
 
 
-def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateReport]:
+def run(plan: AutoPlan, entry: Entry, record: RaceRecord, *, is_first: bool) -> Iterator[CandidateReport]:
     """Train and evaluate a run, and yield the events of its training. Raises Interrupted if it must be resumed later.
 
-    If the time limit is exceeded by more than the run's own time slice, the run ends with the best weights so far.
+    When the race is over, the run ends with the best weights so far. The first run of a race is trained until it has
+    some.
     """
-    resolved = resolved_run(plan, entry)
-    place, ended, last = run_folder(plan, entry), None, None
+    resolved, place, ended = resolved_run(plan, entry), run_folder(plan, entry), None
     with closing(plan.trained(place, resolved)) as reports:  # type: ignore[type-var]
         for report in reports:
             record.keep_time(BETWEEN)
             yield CandidateReport(entry, report, record.left)
-            if isinstance(report, Stepped | Validated):
-                last = report
             if isinstance(report, Ended):
                 ended = report
-            elif last is not None and record.left < -entry.seconds:
-                break
-    if ended is None:
-        ended = _cut(last)
+            elif isinstance(report, Stepped):
+                has_model = not is_first or (place / RunFile.MODEL).is_dir()
+                if _is_cut(entry, report.step, record, is_over=record.is_over and has_model):
+                    ended = Ended(report.step, "stopped", report.step, report.step, {}, report.speed, 0)
+                    break
+    assert ended is not None, "a run ends, or is stopped"
     if not (place / RunFile.MODEL).is_dir():
         raise ConfigError(
             "no weights were saved" if ended.reason == "not-finite" else NOT_VALIDATED,
@@ -63,11 +76,12 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord) -> Iterator[CandidateR
     _evaluate(plan, entry, ended, resolved)
 
 
-def _cut(last: Stepped | Validated | None) -> Ended:
-    """The final event of a run that took too long and was stopped."""
-    assert last is not None, "a run is only stopped after a step"
-    metrics = last.metrics if isinstance(last, Validated) else {}
-    return Ended(last.step, "stopped", last.step, last.step, metrics, last.speed, 0)
+def _is_cut(entry: Entry, step: int, record: RaceRecord, *, is_over: bool) -> bool:
+    """Whether a run ends after this step; where is decided once, so that it ends there again after an interruption."""
+    cuts = record.decided.cuts
+    if entry.name not in cuts and is_over:
+        cuts = record.decide(cuts=cuts | {entry.name: step}).cuts
+    return step >= cuts.get(entry.name, math.inf)
 
 
 def _evaluate(plan: AutoPlan, entry: Entry, ended: Ended, resolved: Resolved) -> RunFacts:

@@ -20,7 +20,7 @@ from seqloom.experiments.auto.plan import Entry, RaceCandidate, larger
 
 LR_FACTORS = (3.0, 1 / 3)
 MORE_DROPOUT = 0.5
-SLOWER = 1.1  # estimated time of a variant / time of the run whose settings are changed
+SLOWER = 1.1  # estimated time of a variant / that of the run whose settings are changed
 LARGER = 3.0  # a larger size is only measured if at least this many times the time of the run is left
 
 
@@ -29,15 +29,16 @@ class Parent(NamedTuple):
 
     entry: Entry
     steps: int  # trained
-    seconds: float  # of training
+    seconds: float  # estimated
     probe: Probe
     dropout: float  # the highest rate in its model; 0 if it has no dropout
     rates: tuple[float, ...] = ()  # learning rates of earlier runs of this model, as factors of the default
+    pace: float = 1.0  # of the race
 
     @property
     def again(self) -> float:
         """The estimated seconds of another run with the same number of steps."""
-        return SLOWER * self.seconds + self.probe.overhead_seconds
+        return SLOWER * self.pace * self.seconds
 
 
 def variants_of(
@@ -52,7 +53,7 @@ def variants_of(
         parent: the run.
         is_better: takes the name of a variant and returns whether it is better than the parent; None without a score.
         measured: measures a larger candidate and returns its speed; None if it cannot be built.
-        left: the seconds left.
+        left: the planned seconds left.
     """
     base = parent.entry.candidate
     if parent.entry.steps is not None:
@@ -69,20 +70,20 @@ def variants_of(
         candidate = msgspec.structs.replace(base, name=f"{base.name}-{size}", size=size, variant_of=base.name)
         probe = measured(candidate)
         if probe is not None:
-            entry, cost = _changed(parent, 0.0, name=candidate.name, size=size), probe.cost(parent.entry.steps)
+            cost = probe.cost(parent.entry.steps, parent.pace)
+            entry = _changed(parent, 0.0, name=candidate.name, size=size)
             yield msgspec.structs.replace(entry, seconds=cost, default_steps=probe.steps)
     if base.recipe and 0 < parent.dropout < MORE_DROPOUT:
         yield _changed(parent, parent.again, name=f"{base.name}-dropout-{MORE_DROPOUT:g}", dropout=MORE_DROPOUT)
 
 
 def _longer(parent: Parent, left: float) -> Iterator[Entry]:
-    entry, rate = parent.entry, parent.seconds / max(1, parent.steps)
-    steps: int | None = int((left / SLOWER - parent.probe.overhead_seconds) / max(rate, 1e-9))
-    if steps is not None and steps >= WORTHWHILE * parent.steps:
-        steps = None if steps >= parent.probe.steps else steps
-        cost = SLOWER * (steps or parent.probe.steps) * rate + parent.probe.overhead_seconds
-        longer = _changed(parent, cost, name=f"{entry.candidate.name}-longer")
-        validations, factor = parent.probe.validation_count(steps), parent.probe.lr_factor(steps)
+    entry, probe, pace = parent.entry, parent.probe, SLOWER * parent.pace
+    fits = probe.cost(None, pace) <= left
+    steps = None if fits else min(probe.steps, probe.steps_in(left, pace))
+    if (probe.steps if steps is None else steps) >= WORTHWHILE * parent.steps:
+        longer = _changed(parent, probe.cost(steps, pace), name=f"{entry.candidate.name}-longer")
+        validations, factor = probe.validation_count(steps), probe.lr_factor(steps)
         yield msgspec.structs.replace(longer, steps=steps, validations=validations, lr_factor=factor)
 
 
