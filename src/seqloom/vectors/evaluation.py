@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import require_regular
 from seqloom.errors import DataError
@@ -60,6 +61,7 @@ class VectorEvaluation(Shown, msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@strict
 def evaluate(path: str | Path, file: str | Path, *, limit: int | None = None) -> VectorEvaluation:
     """Score a file of vectors on a file of analogies or similarities.
 

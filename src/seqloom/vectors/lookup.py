@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.data.word_vectors import WordVectors, first_words, read_vectors
 from seqloom.errors import DataError, did_you_mean
 from seqloom.report.document import Document, Shown, TableBlock
@@ -99,11 +100,13 @@ class VectorSpace:
         return NearestWords(question=question, nearest=nearest)
 
 
+@strict
 def neighbors(path: str | Path, word: str, *, top_k: int = 10, limit: int | None = None) -> NearestWords:
     """The nearest words of a word in a file of vectors, among its first `limit` words."""
     return VectorSpace.read(path, limit).neighbors(word, top_k=top_k)
 
 
+@strict
 def analogy(path: str | Path, a: str, b: str, c: str, *, top_k: int = 10, limit: int | None = None) -> NearestWords:
     """The words d for which a is to b as c is to d, in a file of vectors, among its first `limit` words."""
     return VectorSpace.read(path, limit).analogy(a, b, c, top_k=top_k)

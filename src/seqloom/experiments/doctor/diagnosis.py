@@ -18,6 +18,7 @@ import msgspec
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.base import dropouts
+from seqloom.config.options import strict
 from seqloom.config.training import RunConfig
 from seqloom.data.checks.check import DataFinding
 from seqloom.data.dataset import open_without_test
@@ -62,6 +63,7 @@ class ModelMeasurements(NamedTuple):
     checked: bool = True  # False: the model or the dev set is missing
 
 
+@strict
 def diagnose(run: str | Path) -> Diagnosis:
     """Find problems in a run, and what to change. Returns a Diagnosis; the test set is never read."""
     folder = RunFolder(run)
