@@ -511,6 +511,20 @@ def test_a_run_without_a_dev_set_is_evaluated_on_a_file(capsys: pytest.CaptureFi
         assert f"\n  {command}\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("reason", ["stopped", "not-finite", "disk"])
+def test_a_run_that_stops_before_its_first_validation_is_resumed_and_not_used(
+    reason: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary(tmp_path, Ended(3, reason, 0, 0, {}, pace(), 130), task("text", "label"), json=False)
+    told = capsys.readouterr().out
+    assert "there is no model yet: one is saved at each validation" in told and "dev set" not in told
+    resumed = [] if reason == "not-finite" else [f"seqloom train --out {tmp_path}"]
+    assert [line.strip() for line in told.partition("next:\n")[2].splitlines()] == [
+        *resumed,
+        f"seqloom doctor {tmp_path}",
+    ]
+
+
 def test_a_slow_run_says_something_every_ten_seconds() -> None:
     told = plain(run(), seconds=4.0)
     moments = [moment for moment, _ in told]

@@ -302,6 +302,8 @@ WHY = {  # text before and after the number of steps
     ),
     "disk": ("stopped", ": checkpoints could not be saved; free disk space, and run the same command again to resume"),
 }
+RESUMED = ("stopped", "disk")  # the same command resumes these
+UNSAVED = "there is no model yet: one is saved at each validation, and at the end"
 PERFECT = "; the dev score is perfect and has stayed so (--patience)"
 ALREADY = {
     "done": "this run is already done; give more --epochs (or --steps, --tokens, --seconds) to train it longer",
@@ -349,7 +351,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     if ended.reason == "patience" and task.metric.is_perfect(ended.metrics.get(task.metric.name, math.nan)):
         after = PERFECT
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
-    lines += _chosen(out, ended, task)
+    unsaved = not ended.metrics and ended.reason not in ALREADY and not places["model"].exists()
+    lines += [UNSAVED] if unsaved else _chosen(out, ended, task)
     if calibrated:
         lines.append(f"  dev set after calibration of the probabilities (cross-fitted): {_scores(calibrated, task)}")
     if calibrated.get(LOSS, -math.inf) > ended.metrics.get(LOSS, math.inf):
@@ -359,7 +362,9 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool) -> None:
     lines += [f"  {name:10} {place}" for name, place in named.items() if place.exists()]
     asked = [task.usage.text] if task.input_spec.schema.input.in_lines else []  # a command with one text
     judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
-    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN")
+    then: tuple[str, ...] = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN")
+    if unsaved:  # no command can read a model
+        then = (*(["seqloom train --out RUN"] if ended.reason in RESUMED else []), "seqloom doctor RUN")
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 

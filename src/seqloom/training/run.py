@@ -279,7 +279,10 @@ class TrainedRun(Shown):
             # The interval is of the calibrated scores, so it is shown only if calibration did not change the metric.
             if scores is not None and scores.dev.get(main) == self.metrics.get(main):
                 ends = scores.intervals.get(main)
-        scored = f"dev {brief_scores(self.metrics, main, ends)}" if self.metrics else "no dev set"
+        is_saved = (self.folder / RunFile.MODEL).exists()
+        scored = "no dev set" if is_saved else "no model yet"
+        if self.metrics:
+            scored = f"dev {brief_scores(self.metrics, main, ends)}"
         return f"TrainedRun({scored}; {self.end.reason} after {counted(self.end.step, 'step')}; {self.folder})"
 
 
