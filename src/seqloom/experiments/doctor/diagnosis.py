@@ -131,6 +131,8 @@ def diagnosis(
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
         *(() if solved else cost_findings(story, config.training, measured.lengths)),
     )
+    codes = [one.code for one in findings]  # a curve and a score may say the same; the curve has the picture
+    findings = tuple(one for at, one in enumerate(findings) if one.code not in codes[:at])
     if solved:  # no advice about gradient descent
         kept = [tuple(advice for advice in one.advice if advice.flag not in OF_STEPS) for one in findings]
         findings = tuple(one._replace(advice=advice) for one, advice in zip(findings, kept, strict=True))
