@@ -57,6 +57,11 @@ def test_a_file_is_read_as_the_run_read_its_own(project: Path, tmp_path: Path, v
     assert REUSED not in output(*command, "--delimiter", "|", typed="q\n")  # an option wins
 
 
+def test_nothing_is_said_to_be_read_from_a_file_that_does_not_exist(project: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["predict", str(project / "run"), str(tmp_path / "none.csv")])
+    assert "there is no such file" in str(found.exception) and "as this run did" not in found.output
+
+
 @pytest.mark.parametrize("verb", ["dedupe", "label"])
 def test_texts_are_embedded_in_batches_of_the_size_that_embed_has(
     project: Path, tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch

@@ -48,7 +48,7 @@ from seqloom.tasks.task import ModelSpec, Task, task_of
 from seqloom.text.tokenizer import fit
 from seqloom.training import learning_rate
 from seqloom.training.events import Ended, Notice, Report, Sample, Saved, Speed, Started, Stepped, Validated
-from seqloom.training.run_location import LAYERS, RunMismatchError
+from seqloom.training.run_location import RunMismatchError
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
@@ -303,12 +303,16 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
 
 
-def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
-    text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
+def test_a_refusal_is_short_and_plain() -> None:
+    sums = (
+        "file a.csv was 9 bytes, sha256 f1f506c19e1f and is now 8 bytes, sha256 e324061acac9; split: counts was train 1"
+    )
+    text = f"runs/a contains a different run: {sums} and is now train 2; vocabulary: tokenizer.json was 4 bytes"
     error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
-    told = error_in_flags(error, ["size"], ("train", "a.csv")).problem
-    assert "a different run: file a.csv was 1 and is now 2; --size would make a different model; model." in told
-    assert told.count(" is now ") <= 1 + LAYERS
+    told = error_in_flags(error, ["size"], ("train", "a.csv", "--size", "big")).problem
+    assert told == ("runs/a contains a different run: the file a.csv has changed; --size would make a different model")
+    layers = error_in_flags(error, [], ("train", "a.csv")).problem
+    assert layers.endswith("; model.encoder.width was 12 and is now 1500")
 
 
 def test_a_run_in_a_named_folder_is_compared_before_data_is_read(tmp_path: Path) -> None:

@@ -122,8 +122,10 @@ def text_file_of(file: Path, model: Path | None, given: Given) -> "TextFile":
 
 
 def _printed(read: "FileReading") -> "FileReading":
-    """Return how a file is read, after the message about what was reused from training."""
-    for sentence in read.messages:
+    """Return how a file is read, after the message about what was reused from training, if it exists."""
+    from seqloom.data.readers.files import is_there
+
+    for sentence in read.messages if all(is_there(str(file)) for file in read.files) else ():
         typer.echo(sentence, err=True)
     return read
 

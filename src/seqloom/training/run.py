@@ -27,7 +27,7 @@ from seqloom.config.data import Format, Overlong, Task, Unit
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import CharEncoderName
 from seqloom.config.models import AnyModel, AnyObjective
-from seqloom.config.options import stated, strict
+from seqloom.config.options import as_arguments, stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.config.training import AnyBatching, AnyOptimizer, AnySchedule, SecondsConfig
 from seqloom.data.check import Names
@@ -427,7 +427,8 @@ def train(
     location.make()
     assert resolved.folder is not None, "a run with a location has a folder"
     if show is None and (display := notebook_display()) is not None:
-        show = NotebookProgress(resolved.task.metric.name, display).take
+        progress = NotebookProgress(resolved.task.metric.name, display, reword=lambda text: as_arguments(text, train))
+        show = progress.take
     for report in train_run(resolved.folder, resolved, device=chosen):
         if show is not None:
             show(report)

@@ -294,8 +294,8 @@ def undertrained(scores: Scores, story: Story, advice: tuple[Advice, ...]) -> Fi
     return Finding(
         "loss.unfinished",
         "The run ended while it was learning",
-        f"A {name} of {scores.own:.3g} on the dev set is far from what a good model has, and after {story.steps:,} steps "
-        "the training loss was still falling fast. Train longer.",
+        f"A {name} of {scores.own:.3g} on the dev set is far from what a good model has, and after {story.steps:,} "
+        "steps the training loss was still falling fast. Train longer.",
         {
             name: scores.own,
             "training loss": scores.train_loss,
