@@ -330,13 +330,17 @@ def _outside(parts: list[str], flagged: Collection[str]) -> list[str]:
     >>> _outside(sums, []), _outside(sums[1:], []), _outside(sums[1:], ["--vocab-size was 9 and is now 8"])
     (['the file a.csv has changed'], ['the vocabulary has changed'], [])
     """
-    files = [
-        part[len(CHANGED_FILE) + 1 :].partition(" was ")[0] for part in parts if part.startswith(f"{CHANGED_FILE} ")
-    ]
+    files = [part.removeprefix(f"{CHANGED_FILE} ") for part in parts if part.startswith(f"{CHANGED_FILE} ")]
     if files or flagged:
-        return [f"the file {name} has changed" for name in files]
+        return [f"the file {part.partition(' was ')[0]} {_fate(part)}" for part in files]
     kinds = {CHANGED_SPLIT: "split", CHANGED_VOCABULARY: "vocabulary"}
     return [f"the {name} has changed" for mark, name in kinds.items() if any(part.startswith(mark) for part in parts)]
+
+
+def _fate(part: str) -> str:
+    if part.endswith(" is now missing"):
+        return "belongs to the run"
+    return "does not" if " was missing and " in part else "has changed"
 
 
 def _refusal(folder: Path, changes: list[str], options: list[str], typed: Typed) -> ConfigError:
