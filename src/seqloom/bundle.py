@@ -307,7 +307,7 @@ def _document(folder: Path, manifest: Manifest) -> _Document:
             raise ConfigError(
                 f"{place}: format {version.format} of Seqloom {version.seqloom[:40]}; this is {__version__}, "
                 f"which reads formats up to {FORMAT}",
-                fix="pip install --upgrade seqloom",
+                fix="`pip install --upgrade seqloom`",
             )
         if version.format < RENAMED_IN:
             return msgspec.convert(_with_new_names(msgspec.json.decode(text, type=dict[str, Any])), _Document)

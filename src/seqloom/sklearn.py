@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from seqloom.bundle import read_bundle
-from seqloom.config.options import require_arguments
+from seqloom.config.options import arguments_in_errors, require_arguments, strict
 from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.schema import INPUT_KINDS
@@ -184,7 +184,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         dropout: the dropout rate (default: that of the recipe).
         dev_size: share of the rows that is held out to choose the best checkpoint; with 0 the last weights are used.
         tokenizer: words, characters, bpe, unigram, ...
-        lowercase: convert texts to lower case.
+        lowercase: convert texts to lower case (default: as in `seqloom.train`, by the model and the task).
         kind: what X holds (text, pair, words, vectors, picture), if it cannot be recognized.
         seed: the random seed of the split, the weights and the order of batches.
         device: auto, cpu, cuda or mps.
@@ -209,7 +209,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         dropout: float | None = None,
         dev_size: float = 0.1,
         tokenizer: str = "words",
-        lowercase: bool = False,
+        lowercase: bool | None = None,
         kind: str = "auto",
         seed: int = 0,
         device: DeviceName = "cpu",
@@ -231,6 +231,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
                 self._loaded = load(folder / RunFile.MODEL, device=choose_device(self.device, "float32").torch)
         return self._loaded
 
+    @strict
     def save(self, path: str | Path) -> Path:
         """Write the fitted estimator to a new folder, without a pickle, and return the path.
 
@@ -248,6 +249,7 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         return Path(path)
 
     @classmethod
+    @strict
     def load(cls, path: str | Path) -> Self:
         """Read an estimator that `save` wrote. It has the same parameters and makes the same predictions.
 
@@ -304,8 +306,8 @@ class SeqloomEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         return Inputs.of(X, self.kind)
 
     def _train(self, inputs: Inputs, targets: Sequence[Any], task: str, name: str) -> None:
-        """Train, and store the files of the model in `bundle_`."""
-        with temporary_folder("fit") as folder:
+        """Train, and store the files of the model in `bundle_`; errors name the arguments of `seqloom.train`."""
+        with arguments_in_errors(train), temporary_folder("fit") as folder:
             data = write_examples(folder, inputs, targets, name)
             wanted = self._wanted() | {"task": task, "input": inputs.columns, "target": (name,)}
             config, request = requested((data,), wanted)

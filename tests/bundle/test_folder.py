@@ -183,7 +183,7 @@ def _changed(write, bundle, **fields) -> Path:
 
 def test_a_newer_format_is_refused_with_the_cure(classifier, write) -> None:
     path = _changed(write, classifier, format=FORMAT + 1, seqloom="9.0")
-    said = rf"format {FORMAT + 1} of Seqloom 9\.0; .* Fix: pip install --upgrade seqloom"
+    said = rf"format {FORMAT + 1} of Seqloom 9\.0; .* Fix: `pip install --upgrade seqloom`"
     with pytest.raises(ConfigError, match=said):
         read_bundle(path)
 

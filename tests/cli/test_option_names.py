@@ -186,14 +186,14 @@ CALLS = {
         "generate",
         (SampleConfig, BeamConfig),
         only_python=frozenset({"decoding", "batch_tokens", "coverage_penalty"}),
-        only_verb=PAPER | {"file", "out", "output_format", "skip_bad_rows"},
+        only_verb=PAPER | {"file", "out", "output_format", "skip_bad_rows", "input"} | set(settings(ReadingConfig)),
     ),
     "stream": Call(
         LoadedModel.stream,
         "generate",
         (SampleConfig, BeamConfig),
         only_python=frozenset({"decoding", "coverage_penalty"}),
-        only_verb=PAPER | {"file", "out", "output_format", "skip_bad_rows"},
+        only_verb=PAPER | {"file", "out", "output_format", "skip_bad_rows", "input"} | set(settings(ReadingConfig)),
     ),
     "translate": Call(
         LoadedModel.translate,

@@ -142,7 +142,7 @@ def test_tables_have_one_header_and_text_shows_tokens(lm: Path) -> None:
         (("--with-input",), "--with-input"),
         (("--skip-bad-rows",), "all later predictions"),
         (("--sequence", "a"), "--sequence"),
-        (("--format", "csv"), "csv cannot be read as a stream"),
+        (("--format", "csv"), "csv cannot be read from standard input"),
     ],
 )
 def test_options_without_a_meaning_are_refused(lm: Path, arguments: tuple[str, ...], message: str) -> None:

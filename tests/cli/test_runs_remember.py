@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import seqloom
 from seqloom.cli import app
 from seqloom.inference import model
 
@@ -56,6 +57,11 @@ def test_a_file_is_read_as_the_run_read_its_own(project: Path, tmp_path: Path, v
     assert REUSED not in output(*command, "--delimiter", "|", typed="q\n")  # an option wins
 
 
+def test_nothing_is_said_to_be_read_from_a_file_that_does_not_exist(project: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["predict", str(project / "run"), str(tmp_path / "none.csv")])
+    assert "there is no such file" in str(found.exception) and "as this run did" not in found.output
+
+
 @pytest.mark.parametrize("verb", ["dedupe", "label"])
 def test_texts_are_embedded_in_batches_of_the_size_that_embed_has(
     project: Path, tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
@@ -91,3 +97,68 @@ def test_a_row_keeps_the_id_that_training_read(project: Path, tmp_path: Path) ->
     assert "input review, id Ticket" in output("predict", tmp_path / "run", tmp_path / "new.csv")
     lost = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--id", "Tickt"])
     assert "Did you mean --id Ticket?" in str(lost.exception)
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a language model of a file in Windows-1252, and prompts in the same encoding."""
+    folder = tmp_path_factory.mktemp("old")
+    (folder / "train.txt").write_bytes("\n".join(f"le café était fermé {n % 7}" for n in range(80)).encode("cp1252"))
+    (folder / "prompts.txt").write_bytes("le café\nle café était\n".encode("cp1252"))
+    short = ["--model", "lstm", "--size", "nano", "--steps", 2, "--device", "cpu"]
+    output("train", folder / "train.txt", "--encoding", "cp1252", *short, "--out", folder / "run")
+    return folder
+
+
+def test_prompts_are_read_as_the_run_read_its_texts(old: Path, tmp_path: Path) -> None:
+    command = ["generate", old / "run", "--max-new-tokens", 2, "--output-format", "jsonl"]
+
+    def prompts(*options: Any) -> list[str]:
+        return [json.loads(line)["prompt"] for line in output(*command, *options).splitlines() if line[0] == "{"]
+
+    expected = ["le café", "le café était"]
+    assert prompts("--file", old / "prompts.txt") == expected
+    assert f"reads {old / 'prompts.txt'} as this run did: text, encoding cp1252" in output(
+        *command, "--file", old / "prompts.txt"
+    )
+    (tmp_path / "prompts.csv").write_text("number;prompt\n1;le café\n2;le café était\n")
+    assert prompts("--file", tmp_path / "prompts.csv", "--delimiter", ";", "--input", "prompt") == expected
+    (tmp_path / "new.txt").write_text("le café\nle café était\n")
+    assert prompts("--file", tmp_path / "new.txt", "--encoding", "utf-8") == expected
+
+
+def test_standard_input_is_decoded_as_asked_and_options_without_a_meaning_there_are_refused(old: Path) -> None:
+    runner, data = CliRunner(), (old / "prompts.txt").read_bytes()
+    generate = ["generate", str(old / "run"), "--max-new-tokens", "1", "--output-format", "jsonl"]
+    found = runner.invoke(app, [*generate, "--encoding", "latin-1"], input=data)
+    assert [json.loads(line)["prompt"] for line in found.stdout.splitlines()] == ["le café", "le café était"]
+    for options, problem in {
+        ("--delimiter", ";"): "--delimiter ';': standard input is read as lines of text or JSON lines. "
+        "Fix: leave out --delimiter, or give a file.",
+        ("--template", "{label} {text}"): "--template '{label} {text}': standard input is read as lines",
+        ("--no-header",): "--no-header: standard input is read as lines",
+        ("--encoding", "utf-16"): "--encoding utf-16: lines of standard input are read from encodings whose line",
+        ("--encoding", "latin9x"): "there is no encoding 'latin9x'",
+        ("--encoding", "ascii"): "0xE9 is not ascii",
+    }.items():
+        refused = runner.invoke(app, [*generate, *options], input=data)
+        assert problem in str(refused.exception), options
+
+
+@pytest.mark.parametrize("verb", ["predict", "stream", "embed"])
+def test_every_verb_decodes_lines_of_standard_input(project: Path, old: Path, tmp_path: Path, verb: str) -> None:
+    command = {
+        "predict": ["predict", project / "run", "-", "--with-input"],
+        "stream": ["predict", old / "run", "-", "--stream"],
+        "embed": ["embed", project / "run", "-", "--out", tmp_path / "a.npy"],
+    }[verb]
+    given = [*map(str, command), "--device", "cpu", "--encoding", "latin-1"]
+    done = CliRunner().invoke(app, given, input="le café\n".encode("latin-1"))
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert ("café" in done.stdout) == (verb != "embed")
+
+
+def test_vectors_of_a_file_are_made_from_what_the_run_would_read(project: Path, tmp_path: Path) -> None:
+    found = seqloom.embed_file(project / "run", project / "new.csv", tmp_path / "a.npy")
+    output("embed", project / "run", project / "new.csv", "--out", tmp_path / "b.npy", "--device", "cpu")
+    assert found.rows == 40 and (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()

@@ -52,7 +52,7 @@ from seqloom.training.events import Ended, Notice, Report, Sample, Saved, Speed,
 from seqloom.training.request import requested
 from seqloom.training.resolve import resolve
 from seqloom.training.run_folder import RunFolder
-from seqloom.training.run_location import LAYERS, RunMismatchError
+from seqloom.training.run_location import RunMismatchError
 from seqloom.training.state import Environment
 
 ROOT = Path(__file__).parents[2]
@@ -310,12 +310,16 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
 
 
-def test_a_refusal_keeps_what_is_no_setting_and_counts_what_has_no_flag() -> None:
-    text = "runs/a contains a different run: file a.csv was 1 and is now 2; model.x was 1 and is now 2"
+def test_a_refusal_is_short_and_plain() -> None:
+    sums = (
+        "file a.csv was 9 bytes, sha256 f1f506c19e1f and is now 8 bytes, sha256 e324061acac9; split: counts was train 1"
+    )
+    text = f"runs/a contains a different run: {sums} and is now train 2; vocabulary: tokenizer.json was 4 bytes"
     error = RunMismatchError(text, fix="", before=_run_config(), now=_run_config(size="big"))
-    told = error_in_flags(error, {"size": "big"}, ("train", "a.csv")).problem
-    assert "a different run: file a.csv was 1 and is now 2; --size would make a different model; model." in told
-    assert told.count(" is now ") <= 1 + LAYERS
+    told = error_in_flags(error, {"size": "big"}, ("train", "a.csv", "--size", "big")).problem
+    assert told == ("runs/a contains a different run: the file a.csv has changed; --size would make a different model")
+    layers = error_in_flags(error, {}, ("train", "a.csv")).problem
+    assert layers.endswith("; model.encoder.width was 12 and is now 1500")
 
 
 def test_a_refusal_suggests_no_option_that_the_files_give_anyway(tmp_path: Path) -> None:
@@ -555,6 +559,20 @@ def test_a_run_with_a_test_set_is_to_be_evaluated_on_it(
     monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(data=data))
     summary(tmp_path, Ended(48, "done", 48, 48, {"accuracy": 1.0}, pace(), 0), task("text", "label"), json=False)
     assert f"\n  {command.format(run=tmp_path)}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("reason", ["stopped", "not-finite", "disk"])
+def test_a_run_that_stops_before_its_first_validation_is_resumed_and_not_used(
+    reason: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary(tmp_path, Ended(3, reason, 0, 0, {}, pace(), 130), task("text", "label"), json=False)
+    told = capsys.readouterr().out
+    assert "there is no model yet: one is saved at each validation" in told and "dev set" not in told
+    resumed = [] if reason == "not-finite" else [f"seqloom train --out {tmp_path}"]
+    assert [line.strip() for line in told.partition("next:\n")[2].splitlines()] == [
+        *resumed,
+        f"seqloom doctor {tmp_path}",
+    ]
 
 
 def test_a_slow_run_says_something_every_ten_seconds() -> None:

@@ -51,7 +51,7 @@ def test_spellings_of_a_label_become_the_most_frequent_one(tmp_path: Path) -> No
     assert [row.partition(",")[2] for row in found] == [*["spam"] * 5, *["very good"] * 2, "café", "café"]
     assert counts(report) == {"spelling": 5}
     assert {one.label: (one.becomes, one.rows) for one in report.labels}["SPAM"] == ("spam", 1)
-    assert [(one.row, one.line) for one in report.changes[0].samples[:2]] == [(2, 3), (3, 4)]
+    assert [(one.row, one.line) for one in report.changes[0].each[:2]] == [(2, 3), (3, 4)]
 
 
 def test_short_labels_with_a_typing_error_are_listed_with_commands_that_rename_them(
@@ -209,7 +209,7 @@ def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
         seqloom.load_data(path)
     report = clean_data(path, out=tmp_path / "b.csv")
     assert lines(tmp_path / "b.csv") == ["été,a", "naïf,b", "café “noir”,a", "plain,b"]
-    assert counts(report) == {"encoding": 1} and report.changes[0].samples[0].line == 4 and report.changed == 1
+    assert counts(report) == {"encoding": 1} and report.changes[0].each[0].line == 4 and report.changed == 1
 
 
 def test_a_file_in_one_other_encoding_is_not_guessed(tmp_path: Path) -> None:
@@ -347,6 +347,32 @@ def test_the_command_writes_the_copy_and_a_report_in_each_format(tmp_path: Path)
         assert "1 row changed and 0 rows dropped" in printed and "spelling" in printed
         assert "spelling" in (tmp_path / f"r.{suffix}").read_text()
     assert json.loads(run(path, "--dry-run", "--json"))["changes"][0]["code"] == "spelling"
+
+
+def test_every_change_is_in_files_and_in_python_and_five_of_a_kind_in_the_terminal(tmp_path: Path) -> None:
+    path = write(tmp_path, [*(f"text {n},spam" for n in range(30)), *(f"text {n + 50},Spam" for n in range(20))])
+    report = clean_data(path)
+    assert [one.line for one in report.changes[0].each] == list(range(32, 52))
+    assert len(report.to_json()["changes"][0]["each"]) == 20
+    for number, suffix in enumerate(["html", "json"]):
+        printed = run(path, "-o", tmp_path / f"{number}.csv", "--report", tmp_path / f"r.{suffix}")
+        assert len(re.findall(r"\D(3[2-9]|4\d|5[01])\D.*'Spam'", printed)) == 5
+    assert len(json.loads((tmp_path / "r.json").read_text())["changes"][0]["each"]) == 20
+    page = (tmp_path / "r.html").read_text()
+    assert all(f">{line}<" in page for line in range(32, 52))
+
+
+def test_labels_that_differ_in_case_stay_apart_if_asked(tmp_path: Path) -> None:
+    rows = ["a,CO", "b,Co", "c,Co", "d, co2", "e,cobalt", "f,Cobalt", "g,cobalt"]
+    kept = [*rows[:3], "d,co2", *rows[4:]]
+    found, report = clean(tmp_path, rows, case="keep", typo_distance=1)
+    assert found == kept and counts(report) == {"spelling": 1} and not any(one.like for one in report.kept)
+    assert clean_data(tmp_path / "out.csv", case="keep").is_clean
+    (tmp_path / "table.csv").write_text("from,to\nCO,monoxide\n")
+    renamed = clean_data(tmp_path / "data.csv", case="keep", labels=tmp_path / "table.csv", conflicts="keep")
+    assert {one.label: one.becomes for one in renamed.labels} == {"CO": "monoxide", " co2": "co2"}
+    printed = run(tmp_path / "data.csv", "--dry-run", "--case", "keep")
+    assert "1 row changed" in printed
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:

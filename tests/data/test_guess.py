@@ -1,5 +1,6 @@
 """A .txt file of words and tags, of prose or of lines is recognized; what is not sure is asked about."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from seqloom.data.problems import Ledger
 from seqloom.data.readers.guess import guess, has_sentences
 from seqloom.data.roles import NEEDS
 from seqloom.errors import RejectedError
+from seqloom.report.labels import shortened
 
 WORDS = ("EU", "rejects", "German", "call", "to", "boycott", "British", "lamb")
 TAGS = {
@@ -69,6 +71,42 @@ def test_columns_that_may_be_tags_are_asked_about_and_the_format_decides(tmp_pat
     for format_ in ("text", "conll"):
         assert guessed(path, content, reading=ReadingConfig(format=format_)) == (ReadingConfig(format=format_), ())
     assert guessed(path, content, task="lm")[0].unit == "paragraph"  # the task has no tags
+
+
+@pytest.mark.parametrize("odd", ["go O extra", "Lee", "Rome is large", "Rome b_loc"])
+@pytest.mark.parametrize("separator", ["\t", " "])
+def test_a_line_without_word_and_tag_is_shown_and_the_format_decides(tmp_path: Path, odd: str, separator: str) -> None:
+    path, content = tmp_path / "a.txt", sentences(TAGS["entities"], separator) * 10
+    odd = odd.replace(" ", separator)
+    lines = content.split("\n")
+    lines.insert(12, odd)
+    message = rf"a\.txt:13: file\.format: .*'{re.escape(shortened(odd))}'.*--format conll .*--format text"
+    with pytest.raises(RejectedError, match=message):
+        guessed(path, "\n".join(lines))
+    for format_ in ("text", "conll"):
+        given = ReadingConfig(format=format_)
+        assert guessed(path, "\n".join(lines), reading=given) == (given, ())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "yeah yeah\noh no\n\nyeah yeah\noh no\n\nyeah yeah\noh no\n\nyeah yeah\noh yeah\n\n" * 3,
+        "HELLO WORLD\nGOOD DAY\n\nHI BOB\nYES SIR\n\nTHE END\n",
+        "I said\nyou heard\nwe danced\n\nshe cried out\nhe left\n\n",
+        "hi\nhello\n\nbye\nbye bye\n\n" * 10,
+    ],
+)
+def test_short_lines_of_words_are_never_columns(tmp_path: Path, content: str) -> None:
+    assert guessed(tmp_path / "a.txt", content)[0] == ReadingConfig(unit="paragraph")
+
+
+def test_words_in_capitals_need_tags_of_entities(tmp_path: Path) -> None:
+    few = "HELLO WORLD\nGOOD DAY\n\nHI WORLD\nYES DAY\n\n" * 5
+    with pytest.raises(RejectedError, match=r"--format conll .* or --format text"):
+        guessed(tmp_path / "a.txt", few)
+    tags = "EU B-ORG\nREJECTS O\n\nGERMAN B-MISC\nCALL O\n\n"
+    assert guessed(tmp_path / "b.txt", tags)[0].format == "conll"
 
 
 def test_prose_is_read_in_paragraphs_and_lines_stay_lines(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ UTF8 = ReadingConfig()
         (b"\xc0\xaf", "1:1: enc.utf8: 0xC0 0xAF is an overlong form"),
         (b"\xe0\x80\xaf", "1:1: enc.utf8: 0xE0 0x80 is an overlong form"),
         (b"a\n\xed\xa0\x80", "2:1: enc.utf8: a surrogate"),
-        (b"\x81\x8d", "1:1: enc.utf8: 0x81 is not UTF-8, byte 0 of the file. Fix: give the encoding"),
+        (b"\x81\x8d", "1:1: enc.utf8: 0x81 is not UTF-8, byte 0 of the file. Fix: name the encoding"),
         (
             "hä".encode("utf-16"),
             ": enc.utf16: the file begins with FF FE, so it is UTF-16. Fix: use --encoding utf-16.",

@@ -212,7 +212,7 @@ def test_a_checkpoint_that_nothing_was_done_to_is_imported(whole: dict[str, byte
         ("nowhere", "model", {}, "there is no "),
         ("bert", "bert", {}, "already exists"),
         ("bert", "none/model", {}, "there is no folder"),
-        ("bert", "model", {"weighting": "sif"}, "--weighting and --counts are for word vectors"),
+        ("bert", "model", {"weighting": "sif"}, "weighting and counts are for word vectors"),
         ("bert/model.safetensors", "model", {}, "only a file of weights"),
         ("ours", "model", {}, "is already a Seqloom model"),
     ],

@@ -159,3 +159,12 @@ def test_neither_the_index_nor_the_search_imports_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "A dog barks." in done.stdout, done.stderr
+
+
+def test_two_files_are_not_a_model_and_a_file(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"id": 1, "text": "a dog"}\n')
+    files = [str(tmp_path / f"{name}.jsonl") for name in "ab"]
+    found = CliRunner().invoke(app, ["index", *files, "--out", str(tmp_path / "index")])
+    assert "are two files, and an index is built from one" in str(found.exception)
+    assert f"`seqloom index {files[1]} --out {tmp_path / 'index'} --add`" in str(found.exception)

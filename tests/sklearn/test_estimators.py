@@ -1,5 +1,6 @@
 """The estimators of `seqloom.sklearn`: what scikit-learn expects of any, and what they hold when they are pickled."""
 
+import json
 import pickle  # noqa: TID251  # what users do with an estimator; it holds no module of ours
 import re
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
@@ -234,6 +236,37 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"epochs": 2, "steps": 3},
+        {"lr": -1},
+        {"tokenizer": "zzz"},
+        {"dev_size": 2.0},
+        {"heads": 3, "model": "lstm"},
+        {"settings": {"batching": "streams"}},
+        {"settings": {"char_encoder": "cnn", "tokenizer": "bpe"}},
+    ],
+)
+def test_errors_of_parameters_name_arguments(parameters: dict[str, Any]) -> None:
+    with pytest.raises(SeqloomError) as refused:
+        SeqloomClassifier(**{"model": "bag", "size": "nano"} | parameters).fit(TEXTS, LABELS)
+    assert not re.search(r"(?<![\w-])--[a-z]", str(refused.value)), refused.value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["linear", "bag"])
+def test_a_fit_has_the_defaults_and_weights_of_a_run(model: str, tmp_path: Path) -> None:
+    rows = [{"text": text.upper(), "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    length: dict[str, Any] = {} if model == "linear" else {"size": "nano", "epochs": 3}
+    named: dict[str, Any] = {"model": model, "dev_size": 0.0, **length}
+    run = seqloom.train(tmp_path / "rows.jsonl", test_size=0.0, out=tmp_path / "run", device="cpu", **named)
+    own = seqloom.load(run.folder).model.state_dict()
+    fitted = SeqloomClassifier(**named).fit([text.upper() for text in TEXTS], LABELS).model_.model.state_dict()
+    assert own.keys() == fitted.keys() and all(torch.equal(own[name], fitted[name]) for name in own)
+
+
 def test_several_labels_are_a_matrix() -> None:
     wanted = np.array([[number % 6 < 3, number % 2] for number in range(36)], int)
     fitted = SeqloomClassifier("bag", **QUICK | {"steps": 60}).fit(TEXTS, wanted)

@@ -1,6 +1,7 @@
 """Default size and epochs that fit the machine: the estimate of the time, the rule, and what is told about it."""
 
 import random
+import re
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.training import EpochsConfig, SecondsConfig, StepsConfig, TrainingConfig
 from seqloom.recipes.families import SIZES, Dimensions
 from seqloom.report.numbers import rounded_duration
+from seqloom.training import estimate as estimating
 from seqloom.training import run as running
 from seqloom.training.devices import choose_device, machine_of
 from seqloom.training.estimate import (
@@ -243,11 +245,32 @@ def test_a_resumed_run_keeps_its_size_and_epochs_on_any_machine(
 
 def test_a_long_run_is_told_the_largest_size_that_ends_in_ten_minutes_or_else_the_smallest() -> None:
     hour = ("big", EpochsConfig(epochs=9), 2 * LONG)
-    told = estimate_line(hour, hour, Processor(4), lambda: {"base": 900.0, "small": 550.0, "tiny": 90.0})  # type: ignore[arg-type]
+    told = estimate_line(
+        hour, hour, Processor(4), lambda: {"--size base": 900.0, "--size small": 550.0, "--size tiny": 90.0}
+    )  # type: ignore[arg-type]
     assert told == "estimated time: about 60 min on 4 cores; --size small would take about 9 min"
-    told = estimate_line(hour, hour, Processor(4), lambda: {"base": 1_900.0, "tiny": 900.0})  # type: ignore[arg-type]
+    told = estimate_line(hour, hour, Processor(4), lambda: {"--size base": 1_900.0, "--size tiny": 900.0})  # type: ignore[arg-type]
     assert told.endswith("; --size tiny would take about 15 min")
     assert ";" not in estimate_line(hour, hour, Processor(4), dict)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("named", "suggested"),
+    [
+        ({"width": 1024}, r"; --width (512|256|128) would take about "),
+        ({"layers": 32, "size": "base"}, r"; --layers (16|8|4) would take about "),
+        ({"heads": 4, "size": "base"}, r"; --size (small|tiny) would take about "),
+        ({"width": 1024, "heads": 512, "model": "transformer"}, "^[^;]*$"),  # no smaller width has as many heads
+    ],
+)
+def test_a_long_run_with_its_own_dimensions_is_told_smaller_ones(
+    named: dict[str, Any], suggested: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimating, "LONG", 0.01)
+    monkeypatch.setattr(estimating, "SHORT", 0.005)
+    found = chosen(write_data(tmp_path), MACHINE, **{"model": "transformer", "epochs": 3} | named)
+    (line,) = (one for one in found.messages if one.startswith("estimated time"))
+    assert re.search(suggested, line), line
 
 
 def test_nano_is_never_suggested() -> None:

@@ -118,6 +118,21 @@ def test_training_shows_its_progress_in_a_notebook_alone_and_not_beside_show(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
+def test_a_notebook_shows_the_choices_the_estimate_and_what_a_language_model_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paragraphs = (f"the rain fell over hill {n % 7}\nand the night was dark {n % 3}" for n in range(60))
+    (tmp_path / "prose.txt").write_text("\n\n".join(paragraphs))
+    output = in_notebook(monkeypatch, ZMQInteractiveShell())
+    seqloom.train(
+        tmp_path / "prose.txt", model="lstm", size="nano", steps=2, lowercase=True, device="cpu", out=tmp_path / "run"
+    )
+    page = output.pages[-1]
+    assert "estimated time: " in page and "a document ends at a blank line (unit=" in page
+    assert "The model continues the first words of dev texts:" in page and "the rain fell over hill" in page
+
+
 def test_an_experiment_has_one_output_with_a_bar_and_its_latest_lines() -> None:
     output, (now, clock) = Output(), a_clock()
     progress = ExperimentProgress(lambda told: told, output, clock)

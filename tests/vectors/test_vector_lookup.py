@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seqloom import vectors
 from seqloom.cli import app
 from seqloom.data.word_vectors import WordVectors
-from seqloom.errors import DataError, RejectedError
+from seqloom.errors import ConfigError, DataError, RejectedError
 from seqloom.metrics.correlation import spearman
 from seqloom.vectors.lookup import VectorSpace
 
@@ -138,3 +138,19 @@ def test_the_verbs_print_tables_and_json(file: Path, tmp_path: Path) -> None:
 def test_the_british_spelling_is_answered_with_the_american_one() -> None:
     result = CliRunner().invoke(app, ["vectors", "neighbours", "v.txt", "king"])
     assert result.exit_code == 2 and "Did you mean 'neighbors'?" in result.output
+
+
+def test_a_file_of_three_words_has_no_answer_to_an_analogy_of_them(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("a 1 0\nb 0 1\nc 1 1\n")
+    (tmp_path / "q.txt").write_text("a b c b\n")
+    assert vectors.evaluate(tmp_path / "v.txt", tmp_path / "q.txt").score == 0
+    (tmp_path / "q.txt").write_text("a b c b\na a b c\n")
+    assert vectors.evaluate(tmp_path / "v.txt", tmp_path / "q.txt").score == 0.5
+    assert vectors.analogy(tmp_path / "v.txt", "a", "b", "c").words == ()
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_fewer_than_one_word_cannot_be_asked_for(top_k: int, tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("a 1 0\nb 0 1\nc 1 1\n")
+    with pytest.raises(ConfigError, match=rf"^top_k={top_k}\. Fix: use at least 1\.$"):
+        vectors.neighbors(tmp_path / "v.txt", "a", top_k=top_k)

@@ -3,15 +3,14 @@
 The output has the same lines as `predict`. A bad prompt is reported with its line.
 """
 
-import io
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from seqloom.cli.inputs import STANDARD_INPUT, Model, load_on, require_another
-from seqloom.cli.options import DeviceName, Given, decoding_of, option, reworded, takes
+from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_another, require_readable
+from seqloom.cli.options import FILE, SKIP_BAD_ROWS, DeviceName, Given, decoding_of, option, reworded, takes
 from seqloom.cli.predictions import (
     BLOCK,
     ERROR,
@@ -23,7 +22,6 @@ from seqloom.cli.predictions import (
     write_lines,
 )
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
-from seqloom.config.data import BadRows, DataConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import settings, with_flags
 from seqloom.data.cells import rounded_text
@@ -42,15 +40,17 @@ WRITING = reworded(
     beam_size="Beam search with this many beams; 1 is greedy (default: no beam search).",
     max_new_tokens="Maximum number of tokens to generate (default: 64).",
 )
+PROMPTS = reworded(
+    FILE,
+    input="Column with the prompt " + FILE["input"].described.help.partition("text pairs ")[2],
+    unit="What one prompt of a text file is: {names} (default: line).",
+)
 
 
 @takes(
     WRITING,
-    reworded(
-        settings(DataConfig, "skip_bad_rows"),
-        skip_bad_rows="Skip prompts that cannot be read, such as lines that are not valid UTF-8, and list them, "
-        "instead of stopping with an error (default: --no-skip-bad-rows).",
-    ),
+    SKIP_BAD_ROWS,
+    PROMPTS,
     common=(
         "file",
         "out",
@@ -76,7 +76,7 @@ def generate(
     ] = None,
     file: Annotated[
         Path | None,
-        option("--file -f", "FILE", "Read prompts from this file, one per line (default: PROMPT, or standard input)."),
+        option("--file -f", "FILE", "Read prompts from this file, one per row (default: PROMPT, or standard input)."),
     ] = None,
     out: Annotated[Path | None, option("--out -o", "FILE", "Write the texts here (default: print them).")] = None,
     output_format: Annotated[
@@ -92,7 +92,6 @@ def generate(
     device: DeviceName = "auto",
 ) -> None:
     """Continue prompts with a language model. The prompts come from the command line, a file or standard input."""
-    skip = with_flags(BadRows(), given).skip_bad_rows
     form = (
         output_format_of(output_format, out)
         if output_format is not None or (out is not None and out.suffix)
@@ -105,43 +104,45 @@ def generate(
     if "stop" in writing:
         writing["stop"] = [MARKS.get(text, text) for text in writing["stop"]]
     how = decoding_of(writing)
+    from seqloom.inference.generation import Prompt
     from seqloom.inference.prediction import BadRowLedger
+    from seqloom.tasks.task import Continuer
 
-    ledger = BadRowLedger() if skip else Ledger()
-    asked = _prompts(prompts, file, ledger)
+    require_readable(given)
+    if file is not None and not file.is_file():
+        raise ConfigError(f"no file {file}", fix=near_name(file))
     loaded, screen = load_on(model, device), Screen()
+    Continuer.of(loaded.task)
+    ledger = BadRowLedger() if with_flags(loaded.bad_rows, given).skip_bad_rows else Ledger()
+    if prompts:
+        asked = [Prompt(text, Place("prompts", number)) for number, text in enumerate(prompts, 1)]
+    else:
+        asked = _prompts(_rows(loaded, file, given), loaded, ledger)
     if screen.is_terminal and form == "text" and out is None and len(asked) == how.abreast == 1:
         return _stream(screen, loaded, asked[0], how, ledger)
     return _write(loaded, asked, how, ledger, form, out)
 
 
-def _prompts(named: list[str] | None, file: Path | None, ledger: Ledger) -> "list[Prompt]":
-    """Return the prompts from the command line, a file, or standard input."""
+def _rows(loaded: "LoadedModel", file: Path | None, given: Given) -> PredictRequest:
+    """How prompts are read: as the run read its texts, but each line of a text file is one prompt."""
+    from seqloom.data.readers.registry import as_lines
+
+    if file is None:
+        return PredictRequest.of(loaded, STANDARD_INPUT, given)
+    rows = PredictRequest.of(loaded, str(file), given)
+    lines = rows.reading if "unit" in given else msgspec.structs.replace(rows.reading, unit=None)
+    return rows._replace(reading=as_lines(file, lines))
+
+
+def _prompts(rows: PredictRequest, loaded: "LoadedModel", ledger: Ledger) -> "list[Prompt]":
+    """Return one prompt per row; skip blank lines, and report bad ones before any work."""
     from seqloom.inference.generation import Prompt
 
-    if named:
-        return [Prompt(text, Place("prompts", number)) for number, text in enumerate(named, 1)]
-    if file is None:
-        found = _lines(cast(io.BufferedReader, sys.stdin.buffer), "standard input", ledger)
-    elif not file.is_file():
-        raise ConfigError(f"no file {file}", fix=near_name(file))
-    else:
-        with file.open("rb") as stream:
-            found = _lines(stream, str(file), ledger)
+    found = [Prompt(str(one.input), one.place) for some in rows.windows(loaded, ledger) for one in some]
+    ledger.close()
     if not found and not ledger.skipped:
         raise ConfigError("there is no prompt", fix='give one: seqloom generate RUN "Once upon a time"')
     return found
-
-
-def _lines(stream: io.BufferedReader, name: str, ledger: Ledger) -> "list[Prompt]":
-    """Return one prompt per line; skip blank lines, and report bad ones before any work."""
-    from seqloom.data.inputs import StreamReader
-    from seqloom.data.kinds.text import TextInput
-    from seqloom.inference.generation import Prompt
-
-    examples = [one for some in StreamReader(stream, TextInput(), ledger, name=name).texts() for one in some]
-    ledger.close()
-    return [Prompt(str(one.input), one.place) for one in examples]
 
 
 def _stream(screen: Screen, loaded: "LoadedModel", prompt: "Prompt", how: "AnyDecoding", ledger: Ledger) -> None:

@@ -1,5 +1,6 @@
 """`seqloom index`: build a search index of a file, by words or also by meaning; add, replace or delete documents."""
 
+import shlex
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -108,6 +109,10 @@ def index(
             "building an index needs a file" if file is None else f"{file} is a model, and the documents are missing"
         )
         raise ConfigError(problem, fix="seqloom index FILE --out INDEX, or seqloom index MODEL FILE --out INDEX")
+    if model is not None and model.is_file() and file.is_file():
+        problem = f"{model} and {file} are two files, and an index is built from one"
+        more = f"`seqloom index {shlex.quote(str(file))} --out {shlex.quote(str(out))} --add`"
+        raise ConfigError(problem, fix=f"build it from the first one, then add the other: {more}")
     if model is None and batch_tokens is not None:
         raise ConfigError("--batch-tokens is for a model, and there is none", fix="leave it out, or give a MODEL")
     from seqloom.search.build import add_to_index, build_index, open_store

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
+import msgspec
 import typer
 
 from seqloom.cli.options import Given, option, require_device
@@ -121,8 +122,10 @@ def text_file_of(file: Path, model: Path | None, given: Given) -> "TextFile":
 
 
 def _printed(read: "FileReading") -> "FileReading":
-    """Return how a file is read, after the message about what was reused from training."""
-    for sentence in read.messages:
+    """Return how a file is read, after the message about what was reused from training, if it exists."""
+    from seqloom.data.readers.files import is_there
+
+    for sentence in read.messages if all(is_there(str(file)) for file in read.files) else ():
         typer.echo(sentence, err=True)
     return read
 
@@ -170,7 +173,7 @@ class PredictRequest(NamedTuple):
 
     def windows(self, loaded: "LoadedModel", ledger: Ledger) -> "Iterable[list[Example]]":
         """Yield the inputs in windows; for a stream, the lines that have arrived."""
-        from seqloom.data.inputs import InputColumns, lines_of, read_inputs, read_stream
+        from seqloom.data.inputs import InputColumns, Stream, lines_of, read_inputs, read_stream
         from seqloom.inference.prediction import windows_of
 
         kind, path = loaded.task.input_spec.schema.input, Path(self.source)
@@ -184,8 +187,11 @@ class PredictRequest(NamedTuple):
             loaded.id_column,
         )
         if self.source == STANDARD_INPUT:
-            stream = sys.stdin.buffer if self.text is None else io.BytesIO(self.text.encode())
-            return read_stream(cast(io.BufferedReader, stream), kind, ledger, self.reading.format, columns)
+            stream: Stream = cast(io.BufferedReader, sys.stdin.buffer)
+            reading = self.reading
+            if self.text is not None:
+                stream, reading = io.BytesIO(self.text.encode()), msgspec.structs.replace(reading, encoding="utf-8")
+            return read_stream(stream, kind, ledger, reading, columns)
         if self.skip and self.sequence is None and self._has_lines(path):
             format_ = self.reading.format or cast(Any, LINED[path.suffix.lower()])
             return lines_of(path, kind, ledger, format_, columns)

@@ -13,7 +13,7 @@ from seqloom.cli.inputs import LINED, STANDARD_INPUT, PredictRequest
 from seqloom.cli.options import Given
 from seqloom.cli.predictions import OutputFormat, OutputOptions, PredictionLine, encoded_lines, print_warnings
 from seqloom.cli.terminal import Screen
-from seqloom.config.data import Format
+from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.cells import rounded_text
 from seqloom.data.problems import Ledger
 from seqloom.errors import ConfigError
@@ -53,12 +53,14 @@ def write_stream(loaded: "LoadedModel", request: PredictRequest, output: OutputO
     ledger, path = Ledger(), Path(request.source)
     reading = loaded.endless(most or BLOCK)
     piped = request.source == STANDARD_INPUT
-    format_ = request.reading.format or (None if piped else _format_of(path))
+    lines = request.reading
+    if not piped:
+        lines = ReadingConfig(format=lines.format or _format_of(path), encoding=lines.encoding)
     _warn_if_untrained(loaded)
     columns = InputColumns(request.named, loaded.columns)
     with nullcontext(cast(io.BufferedReader, sys.stdin.buffer)) if piped else path.open("rb") as stream:
         name = NAMED if piped else request.source
-        windows = read_endless(stream, reading.kind, ledger, format_, columns, flows=loaded.flows, name=name)
+        windows = read_endless(stream, reading.kind, ledger, lines, columns, flows=loaded.flows, name=name)
         _write(reading.answers(windows, ledger), output.form)
     print_warnings(ledger)
 

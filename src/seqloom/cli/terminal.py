@@ -307,6 +307,8 @@ WHY = {  # text before and after the number of steps
     ),
     "disk": ("stopped", ": checkpoints could not be saved; free disk space, and run the same command again to resume"),
 }
+RESUMED = ("stopped", "disk")  # the same command resumes these
+UNSAVED = "there is no model yet: one is saved at each validation, and at the end"
 PERFECT = "; the dev score is perfect and has stayed so (--patience)"
 ALREADY = {
     "done": "this run is already done; give more --epochs (or --steps, --tokens, --seconds) to train it longer",
@@ -354,7 +356,8 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool, more: Sequence
     if ended.reason == "patience" and task.metric.is_perfect(ended.metrics.get(task.metric.name, math.nan)):
         after = PERFECT
     lines = [f"{before} after {counted(ended.step, 'step')}, {duration(ended.speed.seconds)}{after}"]
-    lines += _chosen(out, ended, task)
+    unsaved = not ended.metrics and ended.reason not in ALREADY and not places["model"].exists()
+    lines += [UNSAVED] if unsaved else _chosen(out, ended, task)
     if calibrated:
         higher = calibrated.get(LOSS, -math.inf) > ended.metrics.get(LOSS, math.inf)
         after = NOT_LOWER if higher else ""
@@ -367,7 +370,9 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool, more: Sequence
     if not _has_test(out):
         judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
     inside = 'seqloom inspect RUN "some text"' if asked else "seqloom inspect RUN --data FILE"
-    then = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN", inside, *more)
+    then: tuple[str, ...] = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN", inside, *more)
+    if unsaved:  # no command can read a model
+        then = (*(["seqloom train --out RUN"] if ended.reason in RESUMED else []), "seqloom doctor RUN")
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
 
 

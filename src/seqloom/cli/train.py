@@ -286,7 +286,6 @@ def _find_lr(resolved: "Resolved", device: Any, *, json: bool) -> None:
 
 READING = {"data": settings(DataConfig), "encoding": settings(EncodingConfig)}
 DIVIDING = {"dev", "test", *(name for part in get_args(AnySplit) for name in settings(part))}
-KEPT = (f"{CHANGED_FILE} ", CHANGED_SPLIT, CHANGED_VOCABULARY)  # beginnings of changes that are not settings
 
 
 def require_same(
@@ -321,8 +320,8 @@ def require_same(
 def error_in_flags(error: RunMismatchError, given: Mapping[str, Any], typed: Typed) -> ConfigError:
     """Return the error in terms of flags; `given` are the options of the command, `typed` is the command."""
     folder, _, rest = error.problem.partition(DIFFERENT)
-    others = [part for part in rest.split("; ") if part.startswith(KEPT)]
-    changes = [*others, *dict.fromkeys(_flagged(error.before, error.now, given))]
+    flagged = list(dict.fromkeys(_flagged(error.before, error.now, given)))
+    changes = [*_outside(rest.split("; "), flagged), *flagged]
     same = error.before.data.train == error.now.data.train
     return _refusal(Path(folder), changes, _reading_options(error.now.data, given) if same else [], typed)
 
@@ -337,6 +336,26 @@ def _reading_options(data: DataConfig, given: Mapping[str, Any]) -> list[str]:
         found = open_without_test(found, Ledger.of(found)).config
     known = set(typed_changes(found, given))
     return [option for option in typed_changes(data, given) if option not in known]
+
+
+def _outside(parts: list[str], flagged: Collection[str]) -> list[str]:
+    """Return what has changed outside the settings, without what follows from it.
+
+    >>> sums = ["file a.csv was 9 bytes, sha256 f1 and is now 8 bytes, sha256 e3", "vocabulary: tokenizer.json was 4"]
+    >>> _outside(sums, []), _outside(sums[1:], []), _outside(sums[1:], ["--vocab-size was 9 and is now 8"])
+    (['the file a.csv has changed'], ['the vocabulary has changed'], [])
+    """
+    files = [part.removeprefix(f"{CHANGED_FILE} ") for part in parts if part.startswith(f"{CHANGED_FILE} ")]
+    if files or flagged:
+        return [f"the file {part.partition(' was ')[0]} {_fate(part)}" for part in files]
+    kinds = {CHANGED_SPLIT: "split", CHANGED_VOCABULARY: "vocabulary"}
+    return [f"the {name} has changed" for mark, name in kinds.items() if any(part.startswith(mark) for part in parts)]
+
+
+def _fate(part: str) -> str:
+    if part.endswith(" is now missing"):
+        return "belongs to the run"
+    return "does not" if " was missing and " in part else "has changed"
 
 
 def _refusal(folder: Path, changes: list[str], options: list[str], typed: Typed) -> ConfigError:
@@ -359,9 +378,17 @@ def _encoding_changes(before: EncodingConfig, given: Mapping[str, Any]) -> Itera
 
 
 def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Iterator[str]:
-    """Yield the changes as flags, and those that have no flag; of the layers of a model only the first few."""
+    """Yield the changes as flags, and those that have no flag.
+
+    What changes inside a model is left out if flags would make another one; else only the first few are listed. The
+    size of the vocabulary follows from the data.
+    """
     others, flags = list[str](), {one.name: one for one in (*own(TrainingConfig), *own(RunRequest))}
-    for change in changed(before, now):
+    found = [change for change in changed(before, now) if not change.setting.endswith(".vocab_size")]
+    making = ("model", "size", "layers", "heads", "init")  # a changed width is among the changes
+    inside = any(change.setting.startswith("model.") for change in found)
+    made = [flags[name].flag for name in making if name in given and inside]
+    for change in found:
         table, name, *inner = change.setting.split(".")
         if table in READING:
             *owners, last = change.setting.removesuffix(".kind").split(".")
@@ -376,10 +403,8 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
             yield f"it was {old} and is now {new}"
         else:
             yield str(change.called(one.flag))
-    making = ("model", "size", "layers", "heads", "init")  # a changed width is among the changes
-    made = [flags[name].flag for name in making if name in given and now.model != before.model]
     yield from [f"{', '.join(made)} would make a different model"] if made else []
-    yield from brief_changes(others)
+    yield from brief_changes(one for one in others if not (made and one.startswith("model.")))
 
 
 def without(arguments: Sequence[str], *flags: str) -> list[str]:

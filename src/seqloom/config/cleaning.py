@@ -11,6 +11,7 @@ from seqloom.errors import ConfigError
 
 Conflicts = Literal["keep", "drop"]
 RepeatRule = Literal["drop", "near", "exact", "keep"]
+LabelCase = Literal["fold", "keep"]
 LineEnds = Literal["keep", "lf", "space"]
 TypoDistance = Annotated[int, Meta(ge=0, le=3, examples=[1])]
 RareCount = Annotated[int, Meta(ge=0, le=2**40, examples=[2])]
@@ -31,6 +32,15 @@ class CleaningConfig(Config, tag="cleaning", kw_only=True):
             LABELS,
         ),
     ] = None
+    case: Annotated[
+        LabelCase,
+        Flag(
+            "Labels that differ only in upper and lower case: {names}; fold merges them into the most frequent "
+            "spelling, keep keeps them apart, also in --labels (default: fold).",
+            "RULE",
+            LABELS,
+        ),
+    ] = "fold"
     typo_distance: Annotated[
         TypoDistance,
         Flag(

@@ -25,6 +25,7 @@ from seqloom.config.heads import (
     pooling_parameters,
 )
 from seqloom.config.inputs import TokensConfig
+from seqloom.config.options import strict
 from seqloom.config.stacks import Activation, ConditionedDecoderConfig, DecoderConfig, EncoderConfig, StackConfig
 from seqloom.config.work import Work, linear_work
 from seqloom.errors import ConfigError, did_you_mean
@@ -372,18 +373,21 @@ def narrowing_parameters(head: ElementHead, stack: StackConfig) -> int:
     return 0 if source.size in (None, stack.width) else stack.width * (source.size or 0)
 
 
+@strict
 def read_model(path: str | Path) -> AnyModel:
     """The model configuration in a .toml or .json file."""
     model: AnyModel = read(path, AnyModel)
     return model
 
 
+@strict
 def model_from_toml(text: str) -> AnyModel:
     """The model configuration in a TOML text."""
     model: AnyModel = from_toml(text, AnyModel)
     return model
 
 
+@strict
 def model_from_json(text: str) -> AnyModel:
     """The model configuration in a JSON text."""
     model: AnyModel = from_json(text, AnyModel)

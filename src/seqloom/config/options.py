@@ -10,15 +10,27 @@ fields as flags again.
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from inspect import Parameter, signature
 from os import PathLike, fspath
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import GeneratorType, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -420,23 +432,39 @@ def flags_in_errors() -> Iterator[None]:
         _for_shell.reset(token)
 
 
+@contextmanager
+def arguments_in_errors(function: Callable[..., Any]) -> Iterator[None]:
+    """Inside the `with`, errors name the arguments of a function instead of flags, unless a verb runs.
+
+    Errors are written for the shell, with flags. Here they are translated, and nowhere else.
+    """
+    try:
+        yield
+    except SeqloomError as error:
+        if not _for_shell.get():
+            error.reword(lambda text: as_arguments(text, function))
+        raise
+
+
 def strict(function: Callable[P, Result]) -> Callable[P, Result]:
     """Decorator of public functions: suggest the nearest name for an unknown argument; errors name arguments.
 
-    Errors are written for the shell, with flags. Here they are translated, and nowhere else, unless a verb runs.
+    The errors of a generator do too, whenever they are raised.
     """
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> Result:
         require_arguments(function, named)
-        try:
-            return function(*given, **named)
-        except SeqloomError as error:
-            if not _for_shell.get():
-                error.reword(lambda text: as_arguments(text, function))
-            raise
+        with arguments_in_errors(function):
+            found = function(*given, **named)
+        return cast(Result, _followed(found, function)) if isinstance(found, GeneratorType) else found
 
     return called
+
+
+def _followed(work: Generator[Any, Any, Any], function: Callable[..., Any]) -> Generator[Any, Any, Any]:
+    with arguments_in_errors(function):
+        return (yield from work)
 
 
 FLAG = re.compile(
@@ -473,13 +501,14 @@ def as_arguments(text: str, function: Callable[..., Any]) -> str:
             return f'{name}="{value}"{asked}' if named else f"{name}={value}{asked}"
         known = value.isupper() or value.endswith("%") or value in choices.get(name, SPLITS)
         known = known or (name in texts and flag.string[: flag.start()].endswith(("use ", "Use ")))
+        known = known or (flag.start() == 0 and flag.string[flag.end() :].startswith(":"))  # --by shops: ...
         if value and (known or asked or bare != value):
             return f'{name}="{bare}"{asked}'
         return f"{name}=True{after}" if choices.get(name) == {True} else f"{name}{after}"
 
     text = ADDED.sub(lambda found: added_arguments(found[0]), text)
-    pieces = re.split(r"(`seqloom [^`]*`)", text)
-    return "".join(piece if piece.startswith("`seqloom ") else FLAG.sub(argument, piece) for piece in pieces)
+    pieces = re.split(r"(`(?:seqloom|pip) [^`]*`)", text)  # every second one is a command
+    return "".join(piece if at % 2 else FLAG.sub(argument, piece) for at, piece in enumerate(pieces))
 
 
 def added_arguments(flags: str) -> str:

@@ -6,7 +6,8 @@
 The rules run in this order, and again until none of them changes anything, so cleaning the copy changes nothing:
 
     characters    UTF-8 that was read as Windows-1252; lines in Windows-1252 among lines in UTF-8; line ends, if asked
-    labels        white space and Unicode form, the table of the user, upper and lower case, typing errors if asked
+    labels        white space and Unicode form, the table of the user, upper and lower case unless it is to be kept,
+                  typing errors if asked
     rows          without an input or a target, repeated, and with contradicting targets if asked
     rare labels   merged or dropped, if asked; they are counted in the rows that are left
 
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LineEnds, RepeatRule
+from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LabelCase, LineEnds, RepeatRule
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
@@ -55,6 +56,7 @@ from seqloom.report.document import (
     Bullets,
     Callout,
     CodeBlock,
+    Details,
     Document,
     Heading,
     KeyFigures,
@@ -71,7 +73,7 @@ FORMATS: dict[Format, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson"),
     "conll": (".conll", ".bio", ".iob", ".txt"),
 }
-SAMPLES = 5  # examples of each change
+SHOWN = 5  # changes of each kind in a terminal, conflicts in a report
 WIDTH = 40  # columns of an example
 LINE_END = re.compile(r"\r\n?|\n")
 REPLACED_BY = {"lf": "\n", "space": " "}
@@ -99,9 +101,9 @@ TIMES_RARER, MOST_TYPOS = 10, 20  # a label that may be a typing error; how many
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ChangedRow:
-    """An example of a change."""
+    """A row that changes; of longer texts, what is around their first difference."""
 
     row: int  # from 1, without the header
     line: int
@@ -111,11 +113,11 @@ class ChangedRow:
 
 @dataclass(frozen=True)
 class CleanedRows:
-    """All changes of one kind: its code, the number of rows, and the first of them."""
+    """All changes of one kind: its code, the number of rows, and each of them."""
 
     code: str
     rows: int
-    samples: tuple[ChangedRow, ...]
+    each: tuple[ChangedRow, ...]
 
 
 @dataclass(frozen=True)
@@ -171,14 +173,17 @@ class CleanReport(Shown):
 
     def document(self) -> Document:
         found: list[list[TableCell]] = [
-            [
-                *((CHANGES[one.code], one.rows) if at == 0 else ("", "")),
-                sample.line,
-                sample.before,
-                sample.after or GONE,
-            ]
+            [*((CHANGES[one.code], one.rows) if at == 0 else ("", "")), *_cells(changed)]
             for one in self.changes
-            for at, sample in enumerate(one.samples)
+            for at, changed in enumerate(one.each[:SHOWN])
+        ]
+        every = [
+            Details(
+                f"all {counted(one.rows, 'change')}: {CHANGES[one.code]}",
+                [TableBlock(("line", "before", "after"), [*map(_cells, one.each)])],
+            )
+            for one in self.changes
+            if one.rows > SHOWN
         ]
         renamed: list[list[TableCell]] = [
             [_label(one.label), _label(one.becomes) if one.becomes else GONE, one.rows, ", ".join(one.why)]
@@ -202,6 +207,7 @@ class CleanReport(Shown):
                 KeyFigures([(self.rows, "rows read"), (self.written, "rows kept"), (self.changed, "rows changed")]),
                 Heading("Changes"),
                 TableBlock(("change", "rows", "line", "before", "after"), found),
+                *every,
                 Heading("Labels that change"),
                 TableBlock(("label", "becomes", "rows", "why"), renamed, brief=20),
                 Heading(f"Labels of the copy ({len(kept):,})"),
@@ -217,6 +223,10 @@ class CleanReport(Shown):
                 CodeBlock("\n".join(self.next), "sh"),
             ],
         )
+
+
+def _cells(changed: ChangedRow) -> list[TableCell]:
+    return [changed.line, changed.before, changed.after or GONE]
 
 
 def _label(text: str) -> str:
@@ -435,14 +445,15 @@ class CleaningDecisions:
 
     def decide(self, table: LabelTable) -> None:
         """Apply all rules until none of them changes anything."""
-        cleaning, target = self.cleaning, self.cleaning.rare_label
+        cleaning, target, folds = self.cleaning, self.cleaning.rare_label, self.cleaning.case == "fold"
         fixed = table.names | ({target} if target else set())
         self._rename({label: trimmed(label) for label in self.names}, "spelling")
         self._rename({name: table.renamed(name) for name in self.names.values()}, "table")
         while True:
-            changed = self._rename(merged_cases(self.counts(), fixed), "spelling")
+            changed = folds and self._rename(merged_cases(self.counts(), fixed), "spelling")
             if cleaning.typo_distance:
-                changed |= self._rename(merged_typos(self.counts(), fixed, cleaning.typo_distance), "typo")
+                typos = merged_typos(self.counts(), fixed, cleaning.typo_distance, fold=folds)
+                changed |= self._rename(typos, "typo")
             changed |= self._drop_repeats()
             rare = [one for one, count in self.counts().items() if count < cleaning.rare and one != target]
             changed |= self._rename(dict.fromkeys(rare, target or ""), "rare")
@@ -508,29 +519,26 @@ class CleaningDecisions:
 
 
 class ChangeLog:
-    """Counts the changes by code, with the first examples of each."""
+    """The changes by code."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.samples: defaultdict[str, list[ChangedRow]] = defaultdict(list)
+        self.rows: defaultdict[str, list[ChangedRow]] = defaultdict(list)
 
     def add(self, code: str, row: int, line: int, before: Any, after: Any = "") -> None:
-        """Count a changed row; texts are shown from a little before their first difference."""
-        self.counts[code] += 1
-        if len(self.samples[code]) < SAMPLES:
-            one, other = (
-                text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in (before, after)
-            )
-            shorter = min(len(one), len(other))  # beyond it they differ
-            same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), shorter)
-            start = max(0, same - WIDTH // 2) if len(one) > WIDTH and other else 0
-            cut = (excerpt_from(text, start, WIDTH) for text in (one, other))
-            self.samples[code].append(ChangedRow(row + 1, line, *cut))
+        """Keep a changed row; of longer texts, a part from a little before their first difference."""
+        one, other = (
+            text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in (before, after)
+        )
+        shorter = min(len(one), len(other))  # beyond it they differ
+        same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), shorter)
+        start = max(0, same - WIDTH // 2) if len(one) > WIDTH and other else 0
+        cut = (excerpt_from(text, start, WIDTH) for text in (one, other))
+        self.rows[code].append(ChangedRow(row + 1, line, *cut))
 
     def changes(self) -> tuple[CleanedRows, ...]:
         """Return the changes in the order of the report."""
         return tuple(
-            CleanedRows(code, self.counts[code], tuple(self.samples[code])) for code in CHANGES if code in self.counts
+            CleanedRows(code, len(self.rows[code]), tuple(self.rows[code])) for code in CHANGES if code in self.rows
         )
 
 
@@ -547,6 +555,8 @@ def cleaning_steps(
         raise ConfigError(
             f"{cleaning.labels} renames the label '{cleaning.rare_label}'", fix="choose another --rare-label"
         )
+    if cleaning.case == "keep":
+        table = table._replace(by_case={})
     file = opened_for_cleaning(config, cleaning, ledger)
     if out is not None:
         require_copy_name(out, path, FORMATS[file.reading.format or "csv"])
@@ -648,7 +658,7 @@ def _report(
     remaining = decisions.counts()
     typos = {
         label: meant
-        for label, meant in merged_typos(remaining, (), 1, SHORT_TYPO).items()
+        for label, meant in merged_typos(remaining, (), 1, SHORT_TYPO, fold=file.cleaning.case == "fold").items()
         if remaining[label] * (TIMES_RARER if _is_long(label, meant) else SHORT_TIMES) <= remaining[meant]
     }
     return CleanReport(
@@ -660,7 +670,7 @@ def _report(
         changes=log.changes(),
         labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
         conflicts=len(conflicting),
-        conflict_lines=tuple(conflicting[:SAMPLES]),
+        conflict_lines=tuple(conflicting[:SHOWN]),
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
         next=_next(file, out),
@@ -723,6 +733,7 @@ def clean_data(
     *,
     out: str | Path | None = None,
     labels: str | Path | None = None,
+    case: LabelCase | None = None,
     typo_distance: int | None = None,
     rare: int | None = None,
     rare_label: str | None = None,
@@ -750,8 +761,15 @@ def clean_data(
 
     Raises RejectedError if the file cannot be read; its message says where and why.
     """
-    given: dict[str, Any] = {"labels": labels, "typo_distance": typo_distance, "rare": rare, "rare_label": rare_label}
-    given |= {"conflicts": conflicts, "repeats": repeats, "line_ends": line_ends, "task": task, "input": input}
+    given: dict[str, Any] = {"labels": labels, "case": case, "typo_distance": typo_distance, "rare": rare}
+    given |= {
+        "rare_label": rare_label,
+        "conflicts": conflicts,
+        "repeats": repeats,
+        "line_ends": line_ends,
+        "task": task,
+        "input": input,
+    }
     given |= {"target": target, "label_separator": label_separator, "format": format, "encoding": encoding}
     given |= {"delimiter": delimiter, "header": header, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
     named = stated(given)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from seqloom.config.data import Format
-from seqloom.data.inputs import STANDARD_INPUT, InputColumns, Stream, StreamReader, examples_of
+from seqloom.config.data import ReadingConfig
+from seqloom.data.inputs import STANDARD_INPUT, InputColumns, Stream, StreamReader, examples_of, require_lines
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.problems import Ledger, Place
@@ -92,7 +92,7 @@ def read_endless(
     stream: Stream,
     kind: InputKind,
     ledger: Ledger,
-    format: Format | None,
+    reading: ReadingConfig,
     columns: InputColumns,
     *,
     flows: bool,
@@ -102,14 +102,14 @@ def read_endless(
 
     With `flows`, lines are parts of one text. ConfigError for formats that cannot be read line by line.
     """
-    if format not in (None, "text", "jsonl"):
-        raise ConfigError(f"{format} cannot be read as a stream", fix="use --format text or jsonl")
-    if format == "jsonl":
-        objects = StreamReader(stream, kind, ledger, name=name).objects(columns)
+    require_lines(reading, name)
+    encoding = reading.encoding
+    if reading.format == "jsonl":
+        objects = StreamReader(stream, kind, ledger, encoding=encoding, name=name).objects(columns)
         return ([one._replace(input=f"{one.input}\n") for one in some] for some in objects) if flows else objects
     if flows:
-        return TextReader(stream, kind, ledger, name=name).parts()
-    return StreamReader(stream, kind, ledger, name=name).texts()
+        return TextReader(stream, kind, ledger, encoding=encoding, name=name).parts()
+    return StreamReader(stream, kind, ledger, encoding=encoding, name=name).texts()
 
 
 MANY = 256  # most elements of a list that are read together

@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+import msgspec
+
 from seqloom.config.data import DataConfig, Format, ReadingConfig
+from seqloom.config.options import typed_changes
 from seqloom.data.dataset import in_sequences, make_examples
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
@@ -22,7 +25,16 @@ from seqloom.data.problems import Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
 from seqloom.data.readers.folders import load_column, read_file
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
-from seqloom.data.readers.passages import LONGEST_LINE, diagnose, lines_in, passages_of
+from seqloom.data.readers.passages import (
+    LONGEST_LINE,
+    OTHER_ENCODING,
+    WIDE,
+    diagnose,
+    error_handler,
+    known_encoding,
+    lines_in,
+    passages_of,
+)
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import IDS, Roles, flagged
 from seqloom.data.schema import INPUT_KINDS, Example, Schema
@@ -196,17 +208,30 @@ class Stream(Protocol):
 
 
 class StreamReader:
-    """Reads inputs from a stream of UTF-8 lines; blank lines are skipped and counted.
+    """Reads inputs from a stream of lines; blank lines are skipped and counted.
 
         bytes ──▶ complete lines ──▶ characters ──▶ records ──▶ a list of examples for each chunk
 
     Every complete line is yielded immediately, so a program that writes one line and waits gets its output. A line that
-    is not UTF-8 is one bad row.
+    does not fit the encoding is one bad row.
     """
 
-    def __init__(self, stream: Stream, kind: InputKind, ledger: Ledger, *, name: str = STANDARD_INPUT) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        kind: InputKind,
+        ledger: Ledger,
+        *,
+        encoding: str = "utf-8",
+        name: str = STANDARD_INPUT,
+    ) -> None:
         self.stream, self.kind, self.ledger, self.path = stream, kind, ledger, Path(name)
-        self.lost: set[int] = set()  # lines that are not UTF-8
+        self.encoding = known_encoding(encoding, self.path, ledger).name
+        if self.encoding in WIDE:
+            text = f"--encoding {encoding}: lines of {name} are read from encodings whose line breaks are one byte"
+            raise ConfigError(text, fix="convert it to UTF-8, or give a file")
+        self.errors = error_handler(encoding)
+        self.lost: set[int] = set()  # lines that do not fit the encoding
 
     def texts(self) -> Iterator[list[Example]]:
         """Yield the inputs, one text per line, in lists of all that have arrived."""
@@ -244,7 +269,7 @@ class StreamReader:
             yield [(number, line) for number, line in numbered if line and not line.isspace()]
 
     def _characters(self) -> Iterator[str]:
-        """Yield the text of complete lines; a line that is not UTF-8 becomes an empty one."""
+        """Yield the text of complete lines; a line that does not fit the encoding becomes an empty one."""
         number, pending = 1, b""
         while chunk := self.stream.read1(CHUNK):
             whole, feed, rest = (pending + chunk).rpartition(b"\n")
@@ -262,35 +287,52 @@ class StreamReader:
 
     def _decoded(self, data: bytes, first: int) -> str:
         try:
-            text = data.decode()
+            text = data.decode(self.encoding, self.errors)
         except UnicodeDecodeError:
             text = "\n".join(self._line(line, number) for number, line in enumerate(data.split(b"\n"), first))
         return text.removeprefix(MARK) if first == 1 else text
 
     def _line(self, line: bytes, number: int) -> str:
         try:
-            return line.decode()
+            return line.decode(self.encoding, self.errors)
         except UnicodeDecodeError as error:
             self.lost.add(number)
-            found = diagnose(line[error.start :], at_end=False, plain=True)
-            place = Place(str(self.path), number, len(line[: error.start].decode()) + 1)
-            self.ledger.bad_row("enc.utf8", found.text, place, found.fix)
+            before = line[: error.start].decode(self.encoding, self.errors)
+            place = Place(str(self.path), number, len(before) + 1)
+            if self.encoding == "utf-8":
+                found = diagnose(line[error.start :], at_end=False, plain=True)
+                self.ledger.bad_row("enc.utf8", found.text, place, found.fix)
+            else:
+                shown = " ".join(f"0x{byte:02X}" for byte in line[error.start : error.end][:4])
+                text = f"{shown} is not {self.encoding} ({error.reason})"
+                self.ledger.bad_row("enc.bytes", text, place, OTHER_ENCODING)
             return ""
+
+
+def require_lines(reading: ReadingConfig, name: str) -> None:
+    """Raise ConfigError for a format that is not read line by line, and for settings that lines do not have."""
+    if reading.format not in (None, "text", "jsonl"):
+        text = f"{reading.format} cannot be read from {name}"
+        raise ConfigError(text, fix="use --format text or jsonl, or give a file")
+    if reading.unit == "line":
+        reading = msgspec.structs.replace(reading, unit=None)
+    for given in typed_changes(reading, ("format", "encoding")):
+        text = f"{given}: {name} is read as lines of text or JSON lines"
+        raise ConfigError(text, fix=f"leave out {given.partition(' ')[0]}, or give a file")
 
 
 def read_stream(
     stream: Stream,
     kind: InputKind,
     ledger: Ledger,
-    format: Format | None,
+    reading: ReadingConfig,
     columns: InputColumns,
     name: str = STANDARD_INPUT,
 ) -> Iterator[list[Example]]:
-    """Yield the inputs of a stream of text lines or JSON lines; raise ConfigError for other formats."""
-    source = StreamReader(stream, kind, ledger, name=name)
-    if format not in (None, "text", "jsonl"):
-        raise ConfigError(f"{format} cannot be read from {name}", fix="use --format text or jsonl, or give a file")
-    if format == "jsonl":
+    """Yield the inputs of a stream of text lines or JSON lines; raise ConfigError for other formats and options."""
+    require_lines(reading, name)
+    source = StreamReader(stream, kind, ledger, encoding=reading.encoding, name=name)
+    if reading.format == "jsonl":
         return source.objects(columns)
     if columns.id:
         raise ConfigError(f"--id {columns.id}: lines of text in {name} have no columns", fix="leave out --id")
@@ -309,4 +351,4 @@ def lines_of(
 ) -> Iterator[list[Example]]:
     """The same for a file; a bad line affects only itself."""
     with path.open("rb") as stream:
-        yield from read_stream(stream, kind, ledger, format, columns, str(path))
+        yield from read_stream(stream, kind, ledger, ReadingConfig(format=format), columns, str(path))

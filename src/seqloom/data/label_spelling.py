@@ -49,12 +49,14 @@ def merged_cases(counts: Counter[str], fixed: Collection[str]) -> Merged:
     return found
 
 
-def merged_typos(counts: Counter[str], fixed: Collection[str], most: int, shortest: int = SHORTEST_TYPO) -> Merged:
+def merged_typos(
+    counts: Counter[str], fixed: Collection[str], most: int, shortest: int = SHORTEST_TYPO, *, fold: bool = True
+) -> Merged:
     """Map labels to a more frequent one that is at most `most` typing errors away.
 
-    Labels have at least `shortest` letters for each typing error.
-
-    The labels that stay are more than `most` errors apart, as far as they are long enough to be compared.
+    Labels have at least `shortest` letters for each typing error. The labels that stay are more than `most` errors
+    apart, as far as they are long enough to be compared. Without `fold`, labels that differ only in upper and lower
+    case stay too.
 
     >>> merged_typos(Counter({"complaint": 40, "compliant": 2, "praise": 9}), (), 1)
     {'compliant': 'complaint'}
@@ -67,7 +69,11 @@ def merged_typos(counts: Counter[str], fixed: Collection[str], most: int, shorte
             continue
         parts = _shortened(compared, most)
         others = dict.fromkeys(other for part in parts for other in near.get(part, ()))
-        close = [other for other in others if typos_between(compared, folded(other), most) is not None]
+        close = [
+            other
+            for other in others
+            if (fold or folded(other) != compared) and typos_between(compared, folded(other), most) is not None
+        ]
         if close and label not in fixed:
             found[label] = min(
                 close, key=lambda one: (typos_between(compared, folded(one), most), *_rank(counts, fixed)(one))

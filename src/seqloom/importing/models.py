@@ -5,6 +5,7 @@ from pathlib import Path
 
 from seqloom.bundle import Bundle, bundle_files, model_folder
 from seqloom.config.heads import Pooling
+from seqloom.config.options import strict
 from seqloom.errors import ConfigError, near_name
 from seqloom.files.folders import commit_folder
 from seqloom.files.layouts import ModelFile
@@ -16,6 +17,7 @@ VECTORS = (".txt", ".vec", ".bin", ".txt.gz", ".vec.gz")
 WEIGHTS_ALONE = (".safetensors", ".pt", ".pth", ".ckpt", ".onnx", ".h5")
 
 
+@strict
 def import_model(
     source: str | Path,
     out: str | Path,

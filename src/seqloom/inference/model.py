@@ -208,6 +208,7 @@ class LoadedModel(OpenedModel):
         vectors = [reply[1].vector for reply in found if isinstance(reply[1], VectorPrediction)]
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
+    @strict
     def count_tokens(self, inputs: Iterable[Any]) -> list[int]:
         """How many tokens or steps the model reads of each input; of one that is too long, those that are read."""
         examples, ledger = self._given(inputs)
@@ -215,6 +216,7 @@ class LoadedModel(OpenedModel):
         columns = (encoder.columns(window)["input"] for window in windows_of(examples))
         return [length for column in columns for length in column.lengths.tolist()]
 
+    @strict
     def require_readable(self, inputs: Iterable[Any]) -> None:
         """Raise the error that `predict` would raise for these inputs, without computing anything."""
         examples, ledger = self._given(inputs)
@@ -223,6 +225,7 @@ class LoadedModel(OpenedModel):
             fitting(window, encoder.columns(window), encoder, limits)
             ledger.close()
 
+    @strict
     def vectors(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int | None = None
     ) -> Iterator[Reply]:
@@ -245,6 +248,7 @@ class LoadedModel(OpenedModel):
         with torch.no_grad():
             return vectors_of(Vectorizer.of(self.task).vectors(self.model, on_device(inputs, self.device)))
 
+    @strict
     def predict_stream(self, elements: Iterable[Any], *, batch_tokens: int = BLOCK) -> Iterator[StreamAnswer]:
         """Read one endless sequence and yield a prediction at each element, with constant memory.
 
@@ -263,6 +267,7 @@ class LoadedModel(OpenedModel):
         blocks = reading.answers(examples, ledger)
         return (answer for block in blocks for answer in block)
 
+    @strict
     def endless(self, batch_tokens: int = BLOCK) -> ModelStream:
         """Return a reader for a new stream."""
         return ModelStream(self.task, self.model, self.device, flows=self.flows, most=batch_tokens)
@@ -283,6 +288,7 @@ class LoadedModel(OpenedModel):
         ledger.close()
         return examples, ledger
 
+    @strict
     def answers(
         self, examples: Iterable[Example], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[tuple[Example, Prediction]]:
@@ -290,6 +296,7 @@ class LoadedModel(OpenedModel):
         replied = self.replies(windows_of(examples), ledger, batch_tokens=batch_tokens)
         return (one for one in replied if not isinstance(one, Problem))
 
+    @strict
     def replies(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[Reply]:
@@ -443,6 +450,7 @@ class LoadedModel(OpenedModel):
         task = translating(self.task, self.model, decoding, stated(named), replace_unknown=replace_unknown)
         return self._with_task(task).predict(sources, batch_tokens=batch_tokens)
 
+    @strict
     def translator(self, decoding: AnyDecoding | None = None, *, replace_unknown: bool = False) -> "LoadedModel":
         """Return the same model, but its `predict`, `answers` and `replies` translate like `translate`."""
         return self._with_task(translating(self.task, self.model, decoding, {}, replace_unknown=replace_unknown))
@@ -458,6 +466,7 @@ class LoadedModel(OpenedModel):
         encode = encoding(self.task, self.max_length, self.positions, self.device)
         return Subject(self.task, self.config, self.model, encode)
 
+    @strict
     def inspect(
         self, given: Any, *, target: str | None = None, data: Iterable[Any] = (), show: Show | None = None
     ) -> "Inspection":
@@ -571,6 +580,7 @@ class LoadedModel(OpenedModel):
             report_too_long(int(lengths[row]), most or 0, origin.prepared.place_of(row), ledger)
         ledger.close()
 
+    @strict
     def own_rows(self, split: SplitName) -> Prepared:
         """The rows of a split of the run's data, as `evaluate` reads them."""
         return self._origin((), split, {}).prepared
@@ -625,6 +635,7 @@ def names_in(by: Iterable[str]) -> tuple[str, ...]:
     return (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
 
 
+@strict
 def load(path: str | Path, *, device: torch.device | str = "cpu", int8: bool = False) -> LoadedModel:
     """Load a trained model.
 

@@ -43,6 +43,7 @@ from typing import (
 import numpy as np
 from torch import Tensor, nn
 
+from seqloom.config.options import arguments_in_errors
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.events import Show
 from seqloom.inspect import requirements, what_if
@@ -229,7 +230,7 @@ class ViewMethod(partial[Any]):
             fix = f"give {', '.join(f'{name}=...' for name in missing)} ({shows})"
             raise ConfigError(f"view {self.__name__} needs {' and '.join(missing)}", fix=fix)
         valid = checked(self.__name__, self.func, bound)
-        with self.args[0].work("views", 1) as moved:
+        with arguments_in_errors(self.func), self.args[0].work("views", 1) as moved:
             view: View = super().__call__(**valid)
             moved(1)
         noted = self.noted(view)

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.errors import ConfigError
 from seqloom.events import Progress, Work
 from seqloom.search.documents import CheckedDocuments, Collection
@@ -39,6 +40,7 @@ from seqloom.search.vectors import IndexEmbedder, WordsOnly, require_same_model,
 Place = str | Path
 
 
+@strict
 def open_store(place: Place, *, exact: bool = False) -> IndexStore:
     """Open an index for searching.
 
@@ -49,6 +51,7 @@ def open_store(place: Place, *, exact: bool = False) -> IndexStore:
     return open_postgres(str(place), exact=exact) if is_url(place) else open_index(place, exact=exact)
 
 
+@strict
 def open_writable(place: Place) -> AbstractContextManager[WritableStore]:
     """A context in which only this process can change the index at a folder or URL; creates the index if needed."""
     return open_writable_postgres(str(place)) if is_url(place) else open_writable_index(Path(place))
@@ -58,6 +61,7 @@ BATCH_SIZE = 1_024  # passages that are embedded at a time
 Building = Generator[CheckedDocuments | Progress, None, IndexSummary]  # what the file contains, then progress
 
 
+@strict
 def build_index(
     out: Place,
     model: IndexEmbedder | None,
@@ -82,6 +86,7 @@ def build_index(
     return _build(out, model or WordsOnly(), collection, passage_tokens, exact, add=False)
 
 
+@strict
 def add_to_index(
     out: Place,
     model: IndexEmbedder | None,
@@ -113,7 +118,7 @@ def _build(
             require_finished(index)
         elif index.settings is not None:
             found = f" of {source.name}" if source is not None else ""
-            fix = "--add to add to it, or choose another name"
+            fix = "add to it (`seqloom index --add`, or add_to_index in Python), or choose another name"
             raise ConfigError(f"{index.name} is already an index{found}", fix=fix)
         if settings.may_have_graph:
             texts = (one.text for one in islice(collection.documents(), done, None))

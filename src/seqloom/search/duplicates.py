@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.data.checks.duplicates import folded
 from seqloom.data.checks.minhash import clusters, members
 from seqloom.errors import ConfigError, DataError
@@ -56,6 +57,7 @@ class Duplicates(NamedTuple):
         return int(((self.representatives != NONE) & (self.representatives != rows)).sum())
 
 
+@strict
 def dedupe(texts: Sequence[str], *, model: SupportsEmbed | None = None, threshold: float | None = None) -> Duplicates:
     """Find near duplicates among texts; empty texts have none.
 

@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.errors import ConfigError, DamagedError, DurableError, MissingExtraError, near_folder, needing
 from seqloom.events import Work
 from seqloom.files.folders import commit_folder, numbered, read_folder, remove_folder, sweep
@@ -312,6 +313,7 @@ def _folders(path: Path) -> list[Path]:
     return [folder for prefix in (SEGMENT, GRAPH) for _, folder in numbered(path, prefix)[0]]
 
 
+@strict
 def open_index(path: str | Path, *, exact: bool = False) -> Index:
     """Open an index in a folder and verify its files.
 
@@ -324,7 +326,7 @@ def open_index(path: str | Path, *, exact: bool = False) -> Index:
         raise ConfigError(f"the index {folder} does not exist", fix=near_folder(folder))
     index = Index(folder, exact=exact)
     if not index.state.segments:
-        raise ConfigError(f"{folder} is not an index", fix="build one: seqloom index FILE --out INDEX")
+        raise ConfigError(f"{folder} is not an index", fix="build one: `seqloom index FILE --out INDEX`")
     return index
 
 

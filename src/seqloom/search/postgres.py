@@ -313,7 +313,7 @@ def open_postgres(url: str, *, exact: bool = False) -> Postgres:
     known = store._all("select to_regclass('seqloom.settings') is not null")[0][0]
     settings = store.settings if known else None
     if settings is None:
-        raise ConfigError(f"{store.name} has no index", fix="build one: seqloom index FILE --out URL")
+        raise ConfigError(f"{store.name} has no index", fix="build one: `seqloom index FILE --out URL`")
     if exact or settings.exact:  # the setting is stored before the graph is dropped
         store._run("set enable_indexscan = off")
     return store

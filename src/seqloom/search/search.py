@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.decoding.pauses import pause
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.search.bm25 import words_of
@@ -160,6 +161,7 @@ class Searcher:
     def __init__(self, store: IndexStore, model: IndexEmbedder | None, rankings: Sequence[Ranking]) -> None:
         self.store, self.model, self.rankings = store, model, tuple(rankings)
 
+    @strict
     def search(self, query: str, *, top_k: int = 10, where: Sequence[str] = ()) -> list[Hit]:
         """Return the best documents for a query, best first.
 
@@ -171,11 +173,13 @@ class Searcher:
         asked = self._asked(query)
         return self._hits(asked, self._ranked(asked, conditions(where), top_k))
 
+    @strict
     def ranked(self, query: str, *, top_k: int, where: Sequence[str] = ()) -> list[ScoredDocument]:
         """Return ids and scores only, which is faster."""
         found = self._ranked(self._asked(query), conditions(where), top_k)
         return [ScoredDocument(one.id, one.score) for one in found]
 
+    @strict
     def warning(self, query: str) -> str:
         """Return a sentence if no document or the model has no word of the query; otherwise an empty string."""
         by_words = any(isinstance(one, ByWords) for one in self.rankings)
@@ -247,6 +251,7 @@ def _best(by: Ranking, asked: SearchQuery, text: str, spans: Sequence[Span], cos
     return int(np.argmax(by.fits(asked, [text[start:stop] for start, stop in spans], cosines)))
 
 
+@strict
 def searcher(
     store: IndexStore, *, mode: str | None = None, model: str | Path | None = None, device: str = "cpu"
 ) -> Searcher:
@@ -263,9 +268,11 @@ def searcher(
     settings = store.settings
     assert settings is not None, "an open index has settings"
     if not settings.has_vectors:
-        asked_for = "--mode " + mode if mode in ("vectors", "both") else "--model" if model is not None else ""
+        asked_for = f"--mode '{mode}'" if mode in ("vectors", "both") else "--model" if model is not None else ""
         if asked_for:
-            fix = "leave it out to search by words, or build the index with a model: seqloom index MODEL FILE --out NEW"
+            fix = (
+                "leave it out to search by words, or build the index with a model: `seqloom index MODEL FILE --out NEW`"
+            )
             raise ConfigError(f"{asked_for} needs vectors, and the index was built without a model", fix=fix)
         mode = "words"
     mode = mode or "both"

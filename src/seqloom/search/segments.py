@@ -125,7 +125,7 @@ def _header(data: bytes, path: Path) -> SegmentHeader:
     )
 
 
-AGAIN = "build the index again: seqloom index [MODEL] FILE --out NEW"
+AGAIN = "build the index again: `seqloom index [MODEL] FILE --out NEW`"
 OLDER, RESTORED = f"{AGAIN}, or use the version of Seqloom that made it", f"restore it from a copy, or {AGAIN}"
 
 

@@ -146,7 +146,7 @@ def require_same_model(settings: Settings, model: IndexEmbedder) -> None:
     """Raise ConfigError for a model that did not make the vectors of an index, because they could not be compared."""
     if settings.identity != model.identity:
         if model.path is None:
-            fix = f"give it: seqloom index {settings.model} FILE --out INDEX --add"
+            fix = f"give it: `seqloom index {settings.model} FILE --out INDEX --add`"
             raise ConfigError("the index has vectors, so new documents need its model", fix=fix)
         if not settings.has_vectors:
             fix = "leave out the model, or build a new index with it"

@@ -138,7 +138,7 @@ def estimate_line(
     wanted: tuple[Size, AnyDuration, float],
     chosen: tuple[Size, AnyDuration, float],
     machine: Processor,
-    smaller: Callable[[], Mapping[Size, float]],
+    smaller: Callable[[], Mapping[str, float]],
 ) -> str:
     """The estimate, and what was changed, in one line.
 
@@ -146,7 +146,7 @@ def estimate_line(
         wanted: size, duration and seconds of the defaults, with what the user named.
         chosen: those of the run.
         machine: where it is trained.
-        smaller: seconds for each smaller size, largest first; it is called only for a long run.
+        smaller: seconds for the flags of smaller models, largest first; it is called only for a long run.
 
     >>> usual, fast = ("small", EpochsConfig(epochs=20), 1300.0), ("tiny", EpochsConfig(epochs=8), 290.0)
     >>> print(*estimate_line(usual, fast, Processor(2), dict).split("; "), sep="\\n")
@@ -158,7 +158,7 @@ def estimate_line(
     seconds, suggested = chosen[2], ""
     if seconds > LONG and not isinstance(chosen[1], SecondsConfig) and (others := smaller()):
         best = next((size for size, takes in others.items() if takes <= SHORT), [*others][-1])
-        suggested = f"; --size {best} would take about {rounded_duration(others[best])}"
+        suggested = f"; {best} would take about {rounded_duration(others[best])}"
     if wanted[:2] == chosen[:2]:
         return f"estimated time: about {rounded_duration(seconds)} on {machine}{suggested}"
     now, before, flags = list[str](), list[str](), list[str]()

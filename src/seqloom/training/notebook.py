@@ -1,4 +1,5 @@
-"""The progress of a run in a notebook: one output that is updated in place.
+"""The progress of a run in a notebook: one output that is updated in place. The choices of the run are below the line,
+and what a language model writes at the end is below the validations.
 
 ▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░
 step 126 of 200 · epoch 2 · 7.1 s · 4.2 s left · loss 0.231 ▇▅▃▂▁ · dev accuracy 0.98 ...
@@ -11,10 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from seqloom.report.document import Bullets, DocumentBlock, Paragraph, TableBlock, TableCell
+from seqloom.report.document import Bullets, DocumentBlock, Paragraph, Quote, TableBlock, TableCell
 from seqloom.report.notebook import LiveOutput
 from seqloom.report.numbers import counted, duration
-from seqloom.training.events import Ended, Notice, Report, Stepped, Validated
+from seqloom.training.events import Ended, Notice, Report, Started, Stepped, Validated, WrittenText, Wrote
 from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline
 
 MOST_VALIDATIONS = 12  # the latest ones are shown
@@ -28,10 +29,19 @@ class NotebookProgress(LiveOutput):
         metric: the selection metric.
         display: `IPython.display.display`, or a function like it.
         clock: the time in seconds.
+        reword: what the messages of the run are in Python, without flags.
     """
 
-    def __init__(self, metric: str, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic) -> None:
-        self.facts, self.metric = ProgressFacts(metric), metric
+    def __init__(
+        self,
+        metric: str,
+        display: Callable[..., Any],
+        clock: Callable[[], float] = time.monotonic,
+        reword: Callable[[str], str] = str,
+    ) -> None:
+        self.facts, self.metric, self.reword = ProgressFacts(metric), metric, reword
+        self.messages: tuple[str, ...] = ()
+        self.written: tuple[WrittenText, ...] = ()
         self.validations: deque[Validated] = deque(maxlen=MOST_VALIDATIONS)
         self.notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
         self.end: Ended | None = None
@@ -41,6 +51,10 @@ class NotebookProgress(LiveOutput):
         """Take an event, and update the output unless it was updated just now."""
         self.facts.take(report)
         match report:
+            case Started():
+                self.messages = tuple(map(self.reword, report.messages))
+            case Wrote():
+                self.written = report.texts
             case Validated():
                 self.validations.append(report)
             case Notice():
@@ -63,7 +77,7 @@ class NotebookProgress(LiveOutput):
         return f"{took}{GAP}dev {scores}{GAP}step {self.end.chosen_step:,}" if scores else took
 
     def blocks(self) -> list[DocumentBlock]:
-        """The line, the latest validations and notices."""
+        """The line, the choices of the run, the latest validations and notices, and texts of a language model."""
         names = brief_names(self.validations[-1].metrics, self.metric) if self.validations else []
         rows: list[list[TableCell]] = [
             [
@@ -76,4 +90,10 @@ class NotebookProgress(LiveOutput):
         ]
         notices = [f"step {one.step:,}: {one.text}" + (f" Fix: {one.fix}." if one.fix else "") for one in self.notices]
         table = TableBlock(("step", "epoch", *(f"dev {name}" for name in names), ""), rows)
-        return [Paragraph(self.line()), table, Bullets(notices)]
+        blocks: list[DocumentBlock] = [Paragraph(self.line()), Bullets(self.messages), table, Bullets(notices)]
+        if self.written:
+            lead = (
+                "The model continues the first words of dev texts:" if self.written[0].prompt else "The model writes:"
+            )
+            blocks += [Paragraph(lead), *(Quote(f"{one.prompt}{one.text}".split("\n")) for one in self.written)]
+        return blocks

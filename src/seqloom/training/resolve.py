@@ -5,6 +5,7 @@ resumed run does not need the other model.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -527,10 +528,32 @@ class _Choice(NamedTuple):
         first = self.sizes()[0]
         wanted = (first, usual.duration, paces[first].seconds(usual.duration))
         chosen = (size, duration, paces[size].seconds(duration))
-        recipe, sized = self.recipe(), self.request.dimensions(size)
-        others = smaller_sizes(size) if recipe and RECIPES[recipe].dimensions and not sized.changed() else ()
-        line = estimate_line(wanted, chosen, machine, lambda: {one: pace(one).seconds(duration) for one in others})
-        return self._replace(size=size, duration=duration), (line,)
+
+        def smaller() -> dict[str, float]:
+            found = dict[str, float]()
+            for flag, other in self.smaller(size):
+                with suppress(ConfigError):  # a width that the heads do not divide
+                    made = Pace.of(other.model()[0], usual, self.prepared, machine)
+                    found[flag] = made.seconds(duration)
+            return found
+
+        return self._replace(size=size, duration=duration), (estimate_line(wanted, chosen, machine, smaller),)
+
+    def smaller(self, size: Size) -> "Iterator[tuple[str, _Choice]]":
+        """Yield the flags of smaller models, and the choices with them, the largest first: of the named numbers, half,
+        a quarter and an eighth of the width or else of the layers; without them the smaller sizes.
+        """
+        recipe, request = self.recipe(), self.request
+        if not recipe or not RECIPES[recipe].dimensions:
+            return
+        for name in ("width", "layers"):
+            if (number := getattr(request, name)) is not None:
+                for less in dict.fromkeys(max(1, number // part) for part in (2, 4, 8)):
+                    if less < number:
+                        yield f"--{name} {less}", self._replace(size=size, request=request._replace(**{name: less}))
+                return
+        for one in smaller_sizes(size):
+            yield f"--size {one}", self._replace(size=one)
 
 
 def _model(

@@ -27,7 +27,7 @@ from seqloom.config.data import Format, Overlong, Task, Unit
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import CharEncoderName
 from seqloom.config.models import AnyModel, AnyObjective
-from seqloom.config.options import stated, strict
+from seqloom.config.options import as_arguments, stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.config.training import AnyBatching, AnyOptimizer, AnySchedule, SecondsConfig
 from seqloom.data.check import Names
@@ -279,7 +279,10 @@ class TrainedRun(Shown):
             # The interval is of the calibrated scores, so it is shown only if calibration did not change the metric.
             if scores is not None and scores.dev.get(main) == self.metrics.get(main):
                 ends = scores.intervals.get(main)
-        scored = f"dev {brief_scores(self.metrics, main, ends)}" if self.metrics else "no dev set"
+        is_saved = (self.folder / RunFile.MODEL).exists()
+        scored = "no dev set" if is_saved else "no model yet"
+        if self.metrics:
+            scored = f"dev {brief_scores(self.metrics, main, ends)}"
         return f"TrainedRun({scored}; {self.end.reason} after {counted(self.end.step, 'step')}; {self.folder})"
 
 
@@ -424,7 +427,8 @@ def train(
     location.make()
     assert resolved.folder is not None, "a run with a location has a folder"
     if show is None and (display := notebook_display()) is not None:
-        show = NotebookProgress(resolved.task.metric.name, display).take
+        progress = NotebookProgress(resolved.task.metric.name, display, reword=lambda text: as_arguments(text, train))
+        show = progress.take
     for report in train_run(resolved.folder, resolved, device=chosen):
         if show is not None:
             show(report)

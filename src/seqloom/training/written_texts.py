@@ -17,7 +17,9 @@ from seqloom.training.devices import Device
 from seqloom.training.events import WrittenText
 
 TEXTS = 2
-PROMPT = 5  # words
+PROMPT = 5  # words, or
+CHARACTERS = 8  # of a text without spaces
+LONGEST_WORD = 30  # characters; a longer one is many words
 HOW = SampleConfig(temperature=0.7, top_k=50, max_new_tokens=48, seed=0)
 LAST_WORD = re.compile(r"\s+\S+$")
 MOST_WEIGHTS = 50_000_000  # larger models are not loaded a second time
@@ -56,4 +58,20 @@ def prompts_of(prepared: Prepared) -> list[str]:
     """The first words of a few dev texts; an empty prompt without a dev set."""
     rows = [int(row) for row in prepared.splits["dev"][:TEXTS]]
     texts = (cut_short(prepared.dev_texts.get(row, "")) or prepared.shown(row) for row in rows)
-    return [" ".join(text.rstrip("…").split()[:PROMPT]) for text in texts] or [""]
+    return [beginning(text.rstrip("…")) for text in texts] or [""]
+
+
+def beginning(text: str) -> str:
+    """The first words of a text; the first characters where no spaces separate words.
+
+    >>> beginning("the night was dark and the rain fell"), beginning("今天天气很好我们去公园散步")
+    ('the night was dark and', '今天天气很好')
+    """
+    words, first = text.split(), list[str]()
+    unspaced = len(words) == 1 and not words[0].isascii()
+    for word in words[:PROMPT]:
+        if unspaced or len(word) > LONGEST_WORD:
+            first.append(word[: min(CHARACTERS, max(1, len(word) // 2))])
+            break
+        first.append(word)
+    return " ".join(first)

@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import require_regular
 from seqloom.errors import DataError
@@ -60,6 +61,7 @@ class VectorEvaluation(Shown, msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@strict
 def evaluate(path: str | Path, file: str | Path, *, limit: int | None = None) -> VectorEvaluation:
     """Score a file of vectors on a file of analogies or similarities.
 
@@ -132,9 +134,9 @@ def _analogies(space: VectorSpace, questions: list[Question]) -> VectorEvaluatio
         some = usable[start : start + TOGETHER]
         a, b, c, d = np.array([numbers[at] for at in some], np.int64).T
         targets = space.units[b] - space.units[a] + space.units[c]
-        # A question may repeat a word, so that fewer than three are left out: the best word is the same.
-        best, _ = space.nearest(targets, np.stack([a, b, c], axis=1), 1)
-        right[some] = best[:, 0] == d
+        best, cosines = space.nearest(targets, np.stack([a, b, c], axis=1), 1)
+        if best.size:  # else there are no other words
+            right[some] = (best[:, 0] == d) & np.isfinite(cosines[:, 0])
     used = np.isin(np.arange(len(questions)), usable)
     sections = np.array([section for section, _ in questions])
     masks = {name: sections == name for name in dict.fromkeys(sections.tolist())}

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from seqloom.config.options import strict
 from seqloom.data.word_vectors import WordVectors, first_words, read_vectors
-from seqloom.errors import DataError, did_you_mean
+from seqloom.errors import ConfigError, DataError, did_you_mean
 from seqloom.report.document import Document, Shown, TableBlock
 
 SMALLEST = 1e-12
@@ -69,11 +70,14 @@ class VectorSpace:
         return found
 
     def nearest(self, vectors: np.ndarray, without: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers [n,count] and cosines of the words nearest to vectors [n,D], without words [n,m]."""
+        """The numbers [n,count] and cosines of the words nearest to vectors [n,D], without words [n,m].
+
+        The cosines are minus infinity where fewer words are left.
+        """
         lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST)
         cosines = (vectors / lengths) @ self.units.T  # [n,V]
         np.put_along_axis(cosines, without, -np.inf, axis=1)
-        count = min(count, len(self.words) - len(set(without[0].tolist())))
+        count = min(count, len(self.words) - min(len({*row}) for row in without.tolist()))
         best = np.argpartition(-cosines, max(count - 1, 0), axis=1)[:, :count]
         scores = np.take_along_axis(cosines, best, axis=1)
         order = np.argsort(-scores, axis=1, kind="stable")
@@ -93,17 +97,21 @@ class VectorSpace:
         return self._answer(question, target, numbers, top_k)
 
     def _answer(self, question: str, target: np.ndarray, without: list[int], top_k: int) -> NearestWords:
+        if top_k < 1:
+            raise ConfigError(f"--top-k {top_k}", fix="use at least 1")
         numbers, cosines = self.nearest(target[None], np.array([without]), top_k)
         pairs = zip(numbers[0].tolist(), cosines[0].tolist(), strict=True)
         nearest = tuple(NearWord(self.words[number], cosine) for number, cosine in pairs)
         return NearestWords(question=question, nearest=nearest)
 
 
+@strict
 def neighbors(path: str | Path, word: str, *, top_k: int = 10, limit: int | None = None) -> NearestWords:
     """The nearest words of a word in a file of vectors, among its first `limit` words."""
     return VectorSpace.read(path, limit).neighbors(word, top_k=top_k)
 
 
+@strict
 def analogy(path: str | Path, a: str, b: str, c: str, *, top_k: int = 10, limit: int | None = None) -> NearestWords:
     """The words d for which a is to b as c is to d, in a file of vectors, among its first `limit` words."""
     return VectorSpace.read(path, limit).analogy(a, b, c, top_k=top_k)

@@ -55,6 +55,17 @@ def test_if_all_models_are_at_the_floor_that_is_the_result_and_nobody_wins(tmp_p
     assert not (tmp_path / "best").exists()
 
 
+@pytest.mark.parametrize(("added", "expected"), [("linear", "runs/cnn-0"), ("", "runs/linear-0")])
+def test_without_a_winner_the_best_model_that_was_asked_for_is_looked_into(
+    added: str, expected: str, tmp_path: Path
+) -> None:
+    found = weighed(0.8, linear=0.7, cnn=0.5, rnn=0.3)
+    assert found.winner is None and found.models[0].name == "linear"
+    plan = ComparisonPlan(data=DataConfig(train=("x.csv",)), out=str(tmp_path), models=("linear", "cnn", "rnn"))
+    commands = next_commands(plan, found, cast(Any, None), has_test=False, added=added)
+    assert commands[-1].startswith("seqloom doctor ") and expected in commands[-1]
+
+
 @pytest.mark.slow
 def test_a_model_at_the_floor_is_never_the_cheapest_one() -> None:
     both = weighed(None, small=0.6, large=0.6)  # not told apart, and the small one is cheaper

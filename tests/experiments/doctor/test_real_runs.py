@@ -94,7 +94,8 @@ def test_a_score_of_a_part_of_the_dev_set_stands_beside_that_of_all_rows(
     runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [name for name, _ in diagnose(runs["tag"]).scores if "all" in name] == []
-    monkeypatch.setattr(diagnosis, "BATCHES", 1)
+    for least in ("BATCHES", "ROWS", "SCORED_TOKENS"):
+        monkeypatch.setattr(diagnosis, least, 1)
     found, scores = diagnose(runs["tag"]), read_scores(runs["tag"] / RunFile.MODEL)
     assert scores is not None and found.scored_on.endswith("of 20 dev rows")
     assert dict(found.scores)["this run on all 20 dev rows"] == scores.dev["f1"]

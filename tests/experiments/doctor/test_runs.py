@@ -233,5 +233,7 @@ def test_a_language_model_that_reads_streams_has_its_gradients_measured_and_no_a
     (tmp_path / "prose.txt").write_text(prose)
     train(tmp_path / "prose.txt", out=tmp_path / "run", model="lstm", size="nano", steps=2, device="cpu")
     found = diagnose(tmp_path / "run")
-    assert [figure.title for figure in found.figures if figure.title.startswith("Gradient norm by distance")]
+    assert [
+        figure.title for figure in found.figures if figure.title.startswith("Gradient of the last output by distance")
+    ]
     assert "accuracy" not in found.text() and not any("has only" in one for one in found.messages)

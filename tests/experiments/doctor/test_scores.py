@@ -283,6 +283,25 @@ def test_a_tagger_of_the_smallest_size_does_not_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_undertrained_tagger_of_a_larger_size_does_not_pass(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"size": "tiny", "lr": 0.002, "steps": 105, "patience": 0}
+    diagnosed = trained(tmp_path / "run", "movies", model="bilstm", **quick)
+    assert dict(diagnosed.scores)["this run"] < 0.8 and "score.baseline" not in diagnosed.codes, "no baseline is better"
+    assert "loss.unfinished" in diagnosed.codes, diagnosed.text()
+    assert diagnosed.advice[0].flag == "--steps"
+
+
+def test_an_ended_run_of_few_steps_is_found_unless_its_score_is_good() -> None:
+    few = STORY._replace(steps=79)
+    assert (
+        codes(SCORES, few) == codes(Scores(), few) == ["loss.unfinished"] and codes(SCORES._replace(own=0.9), few) == []
+    )
+    assert advised(SCORES, few) == ["--epochs 200"]
+    for other in (few._replace(steps=80), few._replace(end_reason="stopped"), few._replace(end_reason="patience")):
+        assert codes(SCORES, other) == []
+
+
+@pytest.mark.slow
 def test_a_masked_model_below_token_frequencies_is_found(tmp_path: Path) -> None:
     diagnosed = trained(tmp_path / "run", lines(tmp_path / "text.txt", "grammar", 800), task="masked", steps=5)
     assert "unigrams" in next(one.text for one in diagnosed.findings if one.code == "score.baseline")

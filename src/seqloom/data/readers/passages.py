@@ -165,6 +165,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+OTHER_ENCODING = "name the encoding of the file: --encoding NAME"  # the fix of bytes that do not fit the given one
 MANY_LINES = 100  # good lines before a bad one: then the file has mixed encodings
 
 
@@ -172,7 +173,7 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
     """Yield the characters of chunks of bytes, without a byte order mark at the start."""
     decoder_of = known_encoding(encoding, path, ledger).incrementaldecoder
     assert decoder_of is not None, "every encoding of the list has one"
-    decoder, reading = decoder_of(_errors(encoding)), DecodedText(path, encoding.removesuffix("+cp1252"), ledger)
+    decoder, reading = decoder_of(error_handler(encoding)), DecodedText(path, encoding.removesuffix("+cp1252"), ledger)
     before = 0  # bytes of the chunks that were decoded
     for chunk in itertools.chain(chunks, [b""]):
         state = decoder.getstate()
@@ -188,7 +189,7 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
             yield reading.follow(text)
 
 
-def _errors(encoding: str) -> str:
+def error_handler(encoding: str) -> str:
     """The name of the error handler of an encoding; that of MIXED is registered with Python first."""
     if encoding != MIXED:
         return "strict"
@@ -303,9 +304,8 @@ class DecodedText:
         bad, place = error.object[error.start :], Place(str(self.path), self.line, self.column + 1)
         if not codecs.lookup(self.encoding).name.startswith("utf-8"):
             shown = " ".join(f"0x{byte:02X}" for byte in bad[: max(1, error.end - error.start)][:4])
-            fix = "give the encoding of the file with --encoding"
             text = f"{shown} is not {self.encoding} ({error.reason}), byte {offset:,} of the file"
-            self.ledger.bad_file("enc.bytes", text, place, fix)
+            self.ledger.bad_file("enc.bytes", text, place, OTHER_ENCODING)
         found = diagnose(bad, at_end=at_end, plain=self.plain)
         if found.windows and (not self.plain or self.line > MANY_LINES):
             before = f"{counted(self.line - 1, 'line')} before {'is' if self.line == 2 else 'are'} UTF-8"
@@ -342,7 +342,7 @@ def diagnose(bad: bytes, *, at_end: bool, plain: bool) -> EncodingDiagnosis:
         )
     line = bad.split(b"\n", 1)[0][:HEAD]
     if any(byte in line for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)):  # not in cp1252
-        return EncodingDiagnosis(f"0x{first:02X} is not UTF-8", "give the encoding of the file with --encoding")
+        return EncodingDiagnosis(f"0x{first:02X} is not UTF-8", OTHER_ENCODING)
     text = f"0x{first:02X} is not UTF-8; looks like Windows-1252"
     return EncodingDiagnosis(text, "use --encoding cp1252", windows=True)
 

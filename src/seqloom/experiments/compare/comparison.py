@@ -100,9 +100,9 @@ class OpenedComparison:
         solved = [name for name in models if budget.kind == "tokens" and is_solved(name, plan.shared)]
         outside = [f"{name} is solved: it reads the data as often as it needs, outside the budget" for name in solved]
         self.notes = (*filter(None, (why,)), *outside)
+        self.added = "" if self.baseline in plan.models else self.baseline
         added = f"baseline: {self.baseline}, trained beside the named models to compare them with"
-        is_said = bool(why) or self.baseline in plan.models
-        self.said = (*first.messages[:-1], *(() if is_said else (added,)), *self.notes)
+        self.said = (*first.messages[:-1], *(() if why or not self.added else (added,)), *self.notes)
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
@@ -319,7 +319,9 @@ def _weigh(opening: OpenedComparison, ship: Path | None) -> Comparison:
     # The tokenizer of the training data, which the baseline is learned from, is that of the first model.
     evaluated = opening.first.prepared if plan.split == "dev" else rows[opening.first_model]
     comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, evaluated))
-    commands = next_commands(plan, comparison, opening.first, has_test=opening.has_test, shipped=ship)
+    commands = next_commands(
+        plan, comparison, opening.first, has_test=opening.has_test, shipped=ship, added=opening.added
+    )
     comparison = msgspec.structs.replace(comparison, commands=commands)
     plan.write(comparison)
     return comparison

@@ -86,16 +86,24 @@ def ship_winner(plan: ComparisonPlan, comparison: Comparison, folder: Path) -> P
 
 
 def next_commands(
-    plan: ComparisonPlan, comparison: Comparison, first: Resolved, *, has_test: bool, shipped: Path | None = None
+    plan: ComparisonPlan,
+    comparison: Comparison,
+    first: Resolved,
+    *,
+    has_test: bool,
+    shipped: Path | None = None,
+    added: str = "",
 ) -> tuple[str, ...]:
-    """Commands for the next steps with the winner, or to find out why there is none.
+    """Commands for the next steps with the winner, or to find out why the best model asked for is not one.
 
-    Its model folder is `shipped`, if it is given; only the run folder knows the test set.
+    Its model folder is `shipped`, if it is given; only the run folder knows the test set. `added` is the baseline, if
+    nobody asked for it.
     """
     data = shlex.join(plan.data.train)
     shared = [data, *filter(None, typed_changes(plan.data))]
     if comparison.winner is None:
-        run = shlex.quote(str(plan.run_folder(PlannedModel(comparison.models[0].name, 0))))
+        names = [one.name for one in comparison.models if one.name != added]  # the best one first
+        run = shlex.quote(str(plan.run_folder(PlannedModel(names[0], 0))))
         return (" ".join(["seqloom data check", *shared]), f"seqloom doctor {run}")
     name, encoding = comparison.winner.name, list(_encoding_flags(plan))
     folder = plan.run_folder(best_run(plan, comparison, name))

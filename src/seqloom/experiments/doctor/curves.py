@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.line import Line, Series
-from seqloom.report.numbers import number
+from seqloom.report.numbers import counted, number
 from seqloom.tasks.task import Metric
 
 STEPS = 10  # of a block, at least
@@ -80,8 +80,8 @@ def story_of(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str,
     steps = [record for record in records if record["kind"] == "step"]
     losses = [float(record["loss"]) for record in steps if record["loss"] is not None]
     ends = [str(record["reason"]) for record in records if record["kind"] == "end"]
-    speeds = [record for record in events if record["kind"] == "speed"]
-    waits = [float(record["data_wait"]) for record in speeds if record["data_wait"] is not None]
+    speeds = [record["data_wait"] for record in events if record["kind"] == "speed"]
+    waits = [float(share) for share in speeds if share is not None]
     validations = [record for record in records if record["kind"] == "validation" and "loss" in record["metrics"]]
     dev = [(int(one["step"]), one["metrics"]["loss"]) for one in validations]
     reached = max((int(record["step"]) for record in records if "step" in record), default=0)
@@ -368,13 +368,29 @@ def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
     )
 
 
-def further_descent(story: Story) -> float:
+def short(story: Story, config: TrainingConfig) -> Finding | None:
+    """The run ended after very few steps."""
+    if story.end_reason != "done" or not 0 < story.steps < STEPS * ENOUGH:
+        return None
+    return Finding(
+        "loss.unfinished",
+        "The run had few steps",
+        f"The run ended after {counted(story.steps, 'step')}. Few models learn much in fewer than {STEPS * ENOUGH}. "
+        "Train longer.",
+        {"steps": float(story.steps)},
+        None,
+        (longer(story, config),),
+    )
+
+
+def further_descent(story: Story, *, least: float = HIGH) -> float:
     """The share of its loss that a run of few steps would lose if it were three times as long; 0 if it would not.
 
     Losses fall along a line over the logarithm of the sum of learning rates, which a decaying schedule does not bend.
-    The line is drawn through the last two thirds. The dev loss, if it is known, must fall as well.
+    The line is drawn through the last two thirds. The dev loss, if it is known, must fall as well. A loss below `least`
+    of the initial one counts as learned.
     """
-    if story.end_reason == "patience" or story.steps > FEW_STEPS or story.last < HIGH * story.first:
+    if story.end_reason == "patience" or story.steps > FEW_STEPS or story.last < least * story.first:
         return 0.0
     gone = list(accumulate(block.lr * block.steps for block in story.blocks))
     points = [(x, block.loss) for x, block in zip(gone, story.blocks, strict=True)]

@@ -18,6 +18,7 @@ import msgspec
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.base import dropouts
+from seqloom.config.options import strict
 from seqloom.config.training import RunConfig
 from seqloom.data.checks.check import DataFinding
 from seqloom.data.dataset import open_without_test
@@ -90,6 +91,7 @@ class ModelMeasurements(NamedTuple):
     compared: bool = True  # False: the dev set is too small, or the training set is missing
 
 
+@strict
 def diagnose(run: str | Path) -> Diagnosis:
     """Find problems in a run, and what to change. Returns a Diagnosis; the test set is never read."""
     folder = RunFolder(run)
@@ -158,6 +160,8 @@ def diagnosis(
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
         *(() if solved else cost_findings(story, config.training, measured.lengths)),
     )
+    codes = [one.code for one in findings]  # a curve and a score may say the same; the curve has the picture
+    findings = tuple(one for at, one in enumerate(findings) if one.code not in codes[:at])
     if solved:  # no advice about gradient descent
         kept = [tuple(advice for advice in one.advice if advice.flag not in OF_STEPS) for one in findings]
         findings = tuple(one._replace(advice=advice) for one, advice in zip(findings, kept, strict=True))

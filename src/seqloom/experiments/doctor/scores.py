@@ -22,7 +22,7 @@ from seqloom.config.models import AnyModel
 from seqloom.config.training import NewtonConfig, TrainingConfig
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.experiments.doctor.curves import Story, longer, regularizing, rounded
+from seqloom.experiments.doctor.curves import FURTHER, Story, further_descent, longer, regularizing, rounded, short
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.metrics.bootstrap import resampled_sums
 from seqloom.nn.models import SequenceModel
@@ -45,6 +45,7 @@ FITS, APART = 0.5, 0.5  # of the loss of a constant, and of the gain over it tha
 FASTER = 3.0  # times the learning rate
 UNLEARNED = 0.1  # of the loss of a constant, on the training set: a model of the smallest size left it
 GOOD = 0.9  # accuracy, F1 and other shares that leave little to a larger model
+POOR = 0.8  # the same: below it, a run whose loss still falls fast has not ended well
 
 AnyBatch = Batch[Any, Any]
 
@@ -76,6 +77,11 @@ class Scores(NamedTuple):
         """Whether the training set was learned, and the dev set was not."""
         gained = self.constant_loss - self.train_loss
         return self.train_loss <= FITS * self.constant_loss and self.dev_loss - self.train_loss >= APART * gained
+
+    @property
+    def good(self) -> bool:
+        """Whether the score leaves little to learn."""
+        return self.metric.higher_is_better and GOOD <= self.own <= 1
 
 
 def measure_scores(
@@ -184,10 +190,11 @@ def score_findings(
 ) -> tuple[Finding, ...]:
     """Findings about the scores of a run."""
     advice = cures(scores, story, config, dropout)
-    found = (at_floor(scores, advice) or beaten(scores, advice), hardly_learned(scores, advice))
+    few = None if scores.good or config.strengths else short(story, config)
+    found = (few, at_floor(scores, advice) or beaten(scores, advice), hardly_learned(scores, advice))
     told = tuple(finding for finding in found if finding is not None)
-    small = None if told else too_small(scores, advice)
-    return told if small is None else (small,)
+    other = None if told else too_small(scores, advice) or undertrained(scores, story, advice)
+    return told if other is None else (other,)
 
 
 def cures(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
@@ -260,8 +267,7 @@ def too_small(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
     """
     smallest = scores.larger == SIZES[1]
     left = scores.train_loss >= max(SMALLEST, UNLEARNED * scores.constant_loss)
-    good = scores.metric.higher_is_better and GOOD <= scores.own <= 1
-    if not smallest or not left or scores.overfits or good:
+    if not smallest or not left or scores.overfits or scores.good:
         return None
     return Finding(
         "model.small",
@@ -276,6 +282,33 @@ def too_small(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
         },
         None,
         tuple(sorted(advice, key=lambda one: one.flag != "--size")),
+    )
+
+
+def undertrained(scores: Scores, story: Story, advice: tuple[Advice, ...]) -> Finding | None:
+    """The score is poor, and the training loss was still falling fast, however far it had fallen."""
+    poor = scores.metric.higher_is_better and 0 <= scores.own < POOR
+    left = scores.train_loss >= UNLEARNED * scores.constant_loss
+    if not poor or not left or scores.overfits or not story.is_long_enough:
+        return None
+    ahead = further_descent(story, least=0.0)
+    if ahead < FURTHER:
+        return None
+    name = scores.metric.name
+    return Finding(
+        "loss.unfinished",
+        "The run ended while it was learning",
+        f"A {name} of {scores.own:.3g} on the dev set is far from what a good model has, and after {story.steps:,} "
+        "steps the training loss was still falling fast. Train longer.",
+        {
+            name: scores.own,
+            "training loss": scores.train_loss,
+            "loss without looking at the input": scores.constant_loss,
+            "expected further decrease in three times the steps": ahead,
+            "steps": float(story.steps),
+        },
+        None,
+        advice,
     )
 
 

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from seqloom.bundle import identity_of
-from seqloom.config.data import ReadingConfig
 from seqloom.config.options import strict
 from seqloom.data.inputs import InputColumns
 from seqloom.data.readers.files import fingerprint
@@ -25,6 +24,7 @@ from seqloom.events import Progress, finished
 from seqloom.files.disk import write_file
 from seqloom.files.folders import sweep
 from seqloom.files.lock import hold, remove_held
+from seqloom.inference.as_trained import inputs_as_trained
 from seqloom.inference.model import LoadedModel, load
 from seqloom.search.embedding.output import (
     FORMAT,
@@ -105,7 +105,7 @@ def embed_file(
 
     Args:
         model: A loaded model, or the folder of a run or model.
-        source: The file of inputs.
+        source: The file of inputs; a file of the same format is read as the run of the model read its data.
         out: The file to write, .npy or .parquet.
         input: The input column (default: that of the training data, or found by name).
         dtype: How numbers are stored: "float32", "float16", "int8" or "binary".
@@ -117,7 +117,8 @@ def embed_file(
     loaded = model if isinstance(model, LoadedModel) else load(model)
     if not isinstance(source, InputSource):
         columns = InputColumns(() if input is None else (input,), loaded.columns, trained_id=loaded.id_column)
-        source = InputSource(Path(source), columns, ReadingConfig(), skip_bad_rows)
+        read = inputs_as_trained(loaded.run, Path(source), {}, () if input else loaded.columns, loaded.id_column)
+        source = InputSource(Path(source), columns, read.config, skip_bad_rows)
     work = embedding_steps(
         loaded, source, Path(out), dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=engine
     )

@@ -101,10 +101,10 @@ class InputSource(NamedTuple):
         if not self.stream and not alone:
             yield from read_inputs(self.path, kind, ledger, columns=self.columns, reading=self.reading)
             return
-        format_ = cast(Any, self.reading.format if self.stream else lined)
+        reading = self.reading if self.stream else ReadingConfig(format=cast(Any, lined))
         with self.path.open("rb") as stream:
             name = self.stream or str(self.path)
-            yield from chain.from_iterable(read_stream(stream, kind, ledger, format_, self.columns, name))
+            yield from chain.from_iterable(read_stream(stream, kind, ledger, reading, self.columns, name))
 
 
 def _line_of(found: tuple[int, Problem]) -> int:
