@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from seqloom import recipes
+from seqloom.config.data import ReadingConfig
 from seqloom.config.tokenizers import CharactersConfig
 from seqloom.data.endless import read_endless
 from seqloom.data.inputs import InputColumns
@@ -82,7 +83,7 @@ def measure(name: str, steps: int) -> dict[str, float]:
         Ledger(),
     )  # filled: its memory is taken
     stream = ModelStream(task, model, torch.device("cpu"), flows=False)
-    lines = read_endless(Pipe(steps), stream.kind, ledger, None, InputColumns(), flows=False)
+    lines = read_endless(Pipe(steps), stream.kind, ledger, ReadingConfig(), InputColumns(), flows=False)
     began = time.perf_counter()
     for block in stream.answers(lines, ledger):
         losses[done : done + len(block)] = [answer.prediction.loss for answer in block]

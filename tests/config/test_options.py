@@ -223,7 +223,7 @@ def test_a_flag_of_another_kind_is_refused_with_the_kind_that_has_it() -> None:
 def test_an_estimator_has_the_names_types_and_defaults_of_its_settings() -> None:
     sklearn = pytest.importorskip("seqloom.sklearn")
     parameters = inspect.signature(sklearn.SeqloomClassifier).parameters
-    assert parameters["lowercase"].default is WordsConfig().lowercase
+    assert parameters["lowercase"].default is None  # the task decides
     assert parameters["tokenizer"].default == EncodingConfig().tokenizer.kind()
     assert parameters["seed"].default == TrainingConfig().seed
     train = inspect.signature(seqloom.train).parameters

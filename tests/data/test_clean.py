@@ -445,7 +445,7 @@ def test_near_duplicates_within_one_file_are_removed_by_the_command_of_the_fix(t
     copy = tmp_path / "data-clean.csv"
     assert "leak.near" not in [one.code for one in check_data(copy).findings]
     report = clean_data(path, repeats="near")
-    assert counts(report)["near"] == 58 and report.changes[-1].samples[0].line == 4, "the first of each label stays"
+    assert counts(report)["near"] == 58 and report.changes[-1].each[0].line == 4, "the first of each label stays"
     assert clean_data(copy, repeats="near").is_clean
 
 
@@ -454,21 +454,21 @@ def test_white_space_around_texts_is_removed_and_told(tmp_path: Path) -> None:
     found, report = clean(tmp_path, rows)
     assert found == ["see you,ham", "win a prize,spam", "ok then,ham"]
     assert counts(report) == {"space": 2} and report.changed == 2
-    assert [(one.before, one.after) for one in report.changes[0].samples] == [
+    assert [(one.before, one.after) for one in report.changes[0].each] == [
         ("see you\\x09\\x09\\x09", "see you"),
         ("  win a prize ", "win a prize"),
     ]
     assert clean_data(tmp_path / "out.csv").is_clean
     (tmp_path / "out.csv").unlink()
     _, report = clean(tmp_path, [f"{'see you there ' * 9}soon\t,ham", "hi,spam"])
-    (sample,) = report.changes[0].samples
+    (sample,) = report.changes[0].each
     assert sample.before.endswith("soon\\x09") and sample.after.endswith("soon"), "shown where they differ"
 
 
 def test_an_empty_row_is_shown_with_what_was_there(tmp_path: Path) -> None:
     report = clean_data(write(tmp_path, [",ham", "lunch at noon,", "see you,ham", "hi,spam"]))
     (empty,) = report.changes
-    assert [one.before for one in empty.samples] == ["label: 'ham' | text: ''", "label: '' | text: 'lunch at noon'"]
+    assert [one.before for one in empty.each] == ["label: 'ham' | text: ''", "label: '' | text: 'lunch at noon'"]
 
 
 def test_near_duplicates_are_those_of_texts(tmp_path: Path) -> None:
@@ -557,7 +557,7 @@ def test_repeated_sentences_of_words_with_tags_are_dropped(name: str, tmp_path: 
     report = clean_data(path, out=out)
     assert counts(report) == {"repeat": 2} and report.conflicts == 2
     assert out.read_text() == "".join(f"{one}\n" for one in (*SENTENCES, "It O\nrains B-X\n"))
-    assert report.changes[0].samples[0].before == "Ann left"
+    assert report.changes[0].each[0].before == "Ann left"
     assert clean_data(out).is_clean
     assert counts(clean_data(path, conflicts="drop")) == {"repeat": 1, "conflict": 3}
     (command,) = clean_data(path).next

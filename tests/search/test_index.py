@@ -23,7 +23,7 @@ from seqloom.search.search import RANKINGS, ByVectors, Hit, Searcher, SearchQuer
 from seqloom.search.store import Segment, TextDocument, conditions
 
 QUESTIONS = [some_text(np.random.default_rng(1000 + number), 1) for number in range(6)]
-AGAIN = r"build the index again: seqloom index \[MODEL\] FILE --out NEW"
+AGAIN = r"build the index again: `seqloom index \[MODEL\] FILE --out NEW"
 WHERES: list[list[str]] = [[], ["year>=2000"], ["lang=en", "year!=1995"], ["year>3000"]]
 
 

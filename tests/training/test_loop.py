@@ -54,6 +54,21 @@ def test_a_run_reports_in_order_and_leaves_a_model_a_report_and_a_card(tmp_path:
 
 
 @pytest.mark.slow
+def test_old_checkpoints_that_stay_after_a_kill_at_the_end_are_removed_by_the_same_command(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept() -> list[str]:
+        return sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*"))
+
+    with monkeypatch.context() as patched:  # all is saved, and nothing is removed any more
+        patched.setattr(checkpoint, "retain", lambda *_: None)
+        run(tmp_path / "run", data, keep_checkpoints=1)
+    assert kept() == ["step-00000010", "step-00000020", "step-00000030"]
+    run(tmp_path / "run", data, keep_checkpoints=1)
+    assert kept()[-1] == "step-00000030" and len(kept()) <= 2  # the last and the chosen one
+
+
+@pytest.mark.slow
 def test_the_shipped_model_is_the_best_one(tmp_path: Path, data: Path) -> None:
     reports = run(tmp_path / "run", data, keep_checkpoints=9)
     looked = {one.step: one.metrics["accuracy"] for one in only(reports, Validated)}

@@ -293,7 +293,7 @@ def probe(
     if len(readings) < 2:
         raise DataError(
             f"a probe needs inputs to hold out, and there is only {len(readings)}",
-            fix="give at least 2, better 20, with --data",
+            fix="give at least 2, better 20, with --data FILE",
         )
     found = [layer_states(subject, reading, layer=layer, side=side) for reading in readings]
     texts = [tuple(token.text for token in place.tokens) for place, _ in found]

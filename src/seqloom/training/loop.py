@@ -151,6 +151,8 @@ class _Loop:
         """The events; the consumer stops at the first `Ended`."""
         yield self._log(self._begun())
         if self.run_state.end_reason:
+            # those that stayed if it was killed after its last save
+            self._remove_old(checkpoints.path_of(self.session.folder.checkpoints, self.run_state.step))
             yield from self._close("done" if self.run_state.end_reason == "done" else "patience")
             return
         start = Position(self.run_state.epoch, self.run_state.index)
@@ -391,13 +393,20 @@ class _Loop:
         machine = Machine(environment=environment(session.device, session.ranks), seconds=self.clock.seconds)
         folder, tensors = session.folder.checkpoints, self.update.tensors() | self.choice.tensors()
         newest = checkpoints.save(folder, Checkpoint(run_state, machine, tensors), session.ranks)
-        if session.ranks.rank == 0 and (save_is_due(config, run_state) or run_state.end_reason):
-            for path in in_between(folder, config):
-                if path != newest:
-                    remove_folder(path)
-            chosen = run_state.chosen.step if run_state.chosen else None
-            checkpoints.retain(folder, max(config.keep_checkpoints, config.average_checkpoints), chosen)
+        if save_is_due(config, run_state) or run_state.end_reason:
+            self._remove_old(newest)
         return newest
+
+    def _remove_old(self, newest: Path) -> None:
+        """Remove old checkpoints, also those that a signal caused in between."""
+        if self.session.ranks.rank != 0:
+            return
+        folder, chosen = self.session.folder.checkpoints, self.run_state.chosen
+        for path in in_between(folder, self.config):
+            if path != newest:
+                remove_folder(path)
+        kept = max(self.config.keep_checkpoints, self.config.average_checkpoints)
+        checkpoints.retain(folder, kept, chosen.step if chosen else None)
 
     def _finish(self, why: Why) -> Iterator[Report]:
         """The last validation, the last checkpoint, and the end."""
