@@ -17,7 +17,6 @@ from seqloom.config.base import plain
 from seqloom.config.data import BadRows, DataConfig, EncodingConfig, GivenSplit, RandomSplit, ReadingConfig
 from seqloom.config.decoding import BeamConfig, SampleConfig
 from seqloom.config.options import Setting, own, said, settings, typed, typed_changes, with_flags
-from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import (
     ConstantConfig,
     CosineConfig,
