@@ -16,7 +16,7 @@ from http_common import JSON, Server, server
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
-from seqloom.serve.bodies import MAX_DEPTH, parsed, require_few
+from seqloom.serve.bodies import MAX_DEPTH, parsed, require_few, typed
 from seqloom.serve.requests import _size, request_kinds, require_short
 
 
@@ -185,7 +185,7 @@ def test_good_bodies(one: Server) -> None:
         ("/v1/classify", {"inputs": ["a"]}, "inputs", "reads text, not inputs. Fix: send texts"),
         ("/v1/regress", {"texts": ["a"], "model": "numbers"}, "texts", "reads vectors, not texts. Fix: send inputs"),
         ("/v1/generate", {"inputs": ["a"], "model": "all"}, None, "the fields are model, texts, "),
-        ("/v1/classify", {"items": ["a"]}, None, "the fields are model, texts, inputs"),
+        ("/v1/classify", {"items": ["a"]}, None, "The fields are model, texts, inputs"),
         ("/v1/classify", {"texts": ["b", "refuse me"]}, "texts[1]", "cannot be used"),
         ("/v1/regress", {"inputs": [[1], "refuse me"], "model": "numbers"}, "inputs[1]", "cannot be used"),
     ],
@@ -439,3 +439,13 @@ def test_a_failure_of_ours_tells_its_place_to_the_log_and_nothing_to_the_client(
         status, found = mine.post("/v1/classify", {"texts": ["fail"]})
         assert (status, found["error"]["code"]) == (500, "internal")
     assert re.search(r"error: RuntimeError at http_common.py:\d+ ask < app.py:\d+ endpoint", mine.log.getvalue())
+
+
+def test_an_unknown_field_is_answered_with_the_nearest_one_and_never_repeated() -> None:
+    kind = request_kinds(ServingConfig())["classify"]
+    for body, meant in (({"text": "a"}, True), ({"zzz": "a"}, False), ({"x" * 100_000: 1}, False)):
+        with pytest.raises(HttpRefusal) as refused:
+            typed(body, kind)
+        message = refused.value.message
+        assert ("Did you mean 'texts'?" in message) is meant and "he fields are model, texts" in message
+        assert "zzz" not in message and "xxx" not in message

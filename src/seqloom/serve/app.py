@@ -29,7 +29,12 @@ from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # others are counted together
 LEFT = 499  # in the log: the client did not wait for the answer
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-NOT_FOUND = HttpRefusal(404, "not_found", "there is nothing at this address", "GET /openapi.json lists all addresses")
+NOT_FOUND = HttpRefusal(
+    404,
+    "not_found",
+    "there is nothing at this address",
+    "GET /openapi.json lists all addresses; clients of OpenAI need a base_url that ends in /v1, and there is no chat",
+)
 STOPPING = HttpRefusal(
     503, "stopping", "the server is stopping", "try again later", headers={"Retry-After": "5"} | CLOSING
 )

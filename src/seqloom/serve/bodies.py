@@ -21,6 +21,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from seqloom.config.serving import ServingConfig
+from seqloom.errors import did_you_mean
 from seqloom.serve.answers import HttpRefusal, bad_value
 from seqloom.serve.refusals import TimedOut
 
@@ -28,6 +29,7 @@ MAX_DEPTH = 32
 LARGE = 1 << 16  # bytes; larger bodies are read in a thread, one at a time, so that other requests need not wait
 MANY = 8_192  # values, about; the same for bodies that may have more
 MAX_FIELDS = 64  # of a body; more than any record has
+LONGEST_NAME = 40  # of an unknown field that is compared with those there are
 MAX_SHALLOW = 100_000  # pieces in no item; more are no JSON, because items and fields are counted
 STEP = 1_024  # pieces that are scanned at once
 TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # it may lack its end, so that the work is linear
@@ -249,7 +251,10 @@ def _refusal(problem: str, kind: type[msgspec.Struct]) -> HttpRefusal:
     if text.startswith("Object contains unknown field") and place:
         return bad_value(place, f"{place} has an unknown field", "leave it out")
     if text.startswith("Object contains unknown field"):
-        return HttpRefusal(422, "unknown_field", "the body has an unknown field", f"the fields are {names}")
+        known, given = names.split(", "), text.split("`")[1][:LONGEST_NAME]  # to compare a long one would take long
+        meant = did_you_mean(given, known)  # it names our fields alone
+        fix = f"{meant} The fields are {names}" if meant.endswith("?") else f"the fields are {names}"
+        return HttpRefusal(422, "unknown_field", "the body has an unknown field", fix)
     if not place:
         return HttpRefusal(422, "bad_value", "the body must be a JSON object", f"its fields are {names}")
     return bad_value(place, f"{place}: {_in_words(text)}", wanted(kind, place))
