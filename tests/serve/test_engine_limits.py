@@ -158,6 +158,29 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     asyncio.run(check())
 
 
+def test_a_failure_after_a_worker_is_lost_does_not_end_its_supervision(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            (pid,) = engine.worker_pids
+            os.kill(pid, signal.SIGSTOP)
+            running = classify(engine)
+            await asyncio.sleep(0)
+            monkeypatch.setattr(Engine, "_tell_end", failing)
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(WorkerLost):
+                await running
+            await until(lambda: engine.worker_pids not in ([pid], []))
+            assert await classify(engine)
+
+    asyncio.run(check())
+
+
 def test_a_fork_that_fails_does_not_end_the_forkserver(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the system has no process left: the listener sees that the socket is closed, and the next fork works."""
     started: list[str] = []
