@@ -7,6 +7,7 @@
 | S2 accepted p99 below 250 ms at 5x | benchmarks/serving_load.py |
 | S3 slow clients | test_slow_clients_are_dropped_and_others_do_not_notice |
 | S4 raw sockets | test_what_is_no_request_is_refused_briefly_and_the_server_lives_on |
+| S4 other bytes | test_requests_with_a_few_other_bytes_never_make_the_server_fail |
 | S5 bodies | test_a_body_that_cannot_be_used_is_refused_in_one_form |
 | S6 numbers | test_every_number_has_a_range_and_a_type_and_the_refusal_names_it |
 | S7 paths | test_paths_that_climb_lead_nowhere |
@@ -19,7 +20,7 @@
 | S12 hot swap | test_swaps_under_load_fail_no_request_and_broken_folders_are_refused |
 | S13 killed worker | test_a_killed_worker_costs_its_requests_and_nothing_else, test_twenty_kills_under_load |
 | S13 over HTTP | test_a_server_from_its_first_line_to_its_last |
-| S14 stop | test_a_stop_lets_running_requests_end_and_refuses_new_ones |
+| S14 stop | test_a_stop_lets_running_requests_end_and_refuses_new_ones, test_a_server_from_its_first_line_to_its_last |
 | S15 no outbound connection | test_a_server_without_a_network_answers_and_sends_nothing_to_anywhere |
 | S16 batch mates, 1,000 requests | test_a_thousand_mixed_requests_have_the_answers_they_have_alone |
 | S17 hostile texts | test_hostile_texts_take_no_time, test_long_and_odd_texts_take_no_time_from_others |

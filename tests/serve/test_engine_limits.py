@@ -158,6 +158,29 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     asyncio.run(check())
 
 
+def test_a_failure_after_a_worker_is_lost_does_not_end_its_supervision(
+    models: dict[str, Path], forks: SharedForks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
+
+    async def check() -> None:
+        async with serving({"reviews": models["reviews"]}, forks) as engine:
+            (pid,) = engine.worker_pids
+            os.kill(pid, signal.SIGSTOP)
+            running = classify(engine)
+            await asyncio.sleep(0)
+            monkeypatch.setattr(Engine, "_tell_end", failing)
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(WorkerLost):
+                await running
+            await until(lambda: engine.worker_pids not in ([pid], []))
+            assert await classify(engine)
+
+    asyncio.run(check())
+
+
 def test_a_fork_that_fails_does_not_end_the_forkserver(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the system has no process left: the listener sees that the socket is closed, and the next fork works."""
     started: list[str] = []
@@ -375,12 +398,42 @@ def test_tokens_are_counted_after_normalization(tmp_path: Path) -> None:
         served.require_usable("generate", "\ufdfa" * 6)
 
 
-@pytest.mark.parametrize("name", ["tags", "reviews", "lm"])
-def test_long_and_odd_texts_take_no_time_from_others(name: str, models: dict[str, Path], forks: SharedForks) -> None:
+ODD = ("^", "a", "_", "1", "a ", "a.", "\u00e9")
+ODDER = (
+    "\x00",
+    " ",
+    '"',
+    "\\",
+    "[{",
+    "e\u0301",
+    "\u202e",
+    "\ufdfa",
+    "\U0001f468\u200d",
+    "\U0001f1e6",
+    "a-",
+    "1,",
+    "'s",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        *((name, ODD) for name in ("tags", "reviews", "lm")),
+        *(
+            pytest.param(name, (*ODD, *ODDER), marks=pytest.mark.soak)
+            for name in ("tags", "reviews", "lm", "scores", "gru")
+        ),
+    ],
+)
+def test_long_and_odd_texts_take_no_time_from_others(
+    name: str, parts: tuple[str, ...], models: dict[str, Path], forks: SharedForks
+) -> None:
     """S17 on real models: an answer in time or a refusal, and others do not wait for longer."""
-    verb: Any = {"tags": "tag", "reviews": "classify", "lm": "generate"}[name]
-    options = {"max_new_tokens": 1} if name == "lm" else {}
-    odd = [one * (32_768 // len(one)) for one in ("^", "a", "_", "1", "a ", "a.", "\u00e9")]
+    verbs: dict[str, Any] = {"tags": "tag", "reviews": "classify", "scores": "regress"}
+    verb = verbs.get(name, "generate")
+    options = {"max_new_tokens": 1} if verb == "generate" else {}
+    odd = [one * (32_768 // len(one)) for one in parts]
 
     async def check() -> None:
         async with serving({name: models[name]}, forks) as engine:

@@ -87,9 +87,11 @@ async def load(engine: Engine, outcomes: list[Any], ends: asyncio.Event) -> None
             outcomes.append(refusal)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("workers", "more"), [(1, 0), (2, 0), *(pytest.param(count, 20, marks=pytest.mark.soak) for count in (1, 2))]
+)
 def test_swaps_under_load_fail_no_request_and_broken_folders_are_refused(
-    workers: int, reviews: Path, forks: SharedForks, log: Lines
+    workers: int, more: int, reviews: Path, forks: SharedForks, log: Lines
 ) -> None:
     """S12."""
     first = [one.to_json() for one in seqloom.load(reviews).predict(["a good film"])]
@@ -113,6 +115,9 @@ def test_swaps_under_load_fail_no_request_and_broken_folders_are_refused(
             await until(lambda: engine.counters["swaps_total"] == 2)
             third = [one.to_json() for one in seqloom.load(reviews).predict(["a good film"])]
             close_to(await engine.ask("reviews", "classify", ["a good film"]), third)
+            for number in range(more):
+                retrain(reviews, 6.0 if number % 2 == 0 else 1 / 6)  # 3.0 and 0.5
+                await until(lambda count=number + 3: engine.counters["swaps_total"] == count)  # type: ignore[misc]
             ends.set()
             await asyncio.gather(*clients)
             assert [one for one in outcomes if isinstance(one, Refusal)] == []

@@ -17,6 +17,7 @@ from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.bodies import MAX_DEPTH, parsed, require_few, typed
+from seqloom.serve.engine import VERBS
 from seqloom.serve.requests import _size, request_kinds, require_short
 
 
@@ -98,6 +99,7 @@ ITEM_VALUES = st.recursive(
 )
 
 
+@settings(max_examples=1_000)
 @given(st.lists(ITEM_VALUES, max_size=4))
 def test_the_scan_passes_every_body_within_the_limits_and_parts_are_the_whole(items: list[Any]) -> None:
     body = json.dumps({"inputs": items, "model": "a,[b", "options": {"a": {}}}).encode()
@@ -250,14 +252,16 @@ WRONG = ["true", '"1"', "[]", "{}", "9223372036854775808", "-9223372036854775809
 
 
 @pytest.mark.slow
-def test_every_number_has_a_range_and_a_type_and_the_refusal_names_it(one: Server) -> None:
+@pytest.mark.parametrize("powers", [1, pytest.param(30, marks=pytest.mark.soak)])
+def test_every_number_has_a_range_and_a_type_and_the_refusal_names_it(powers: int, one: Server) -> None:
     fields = numeric_fields(one)
     assert len(fields) >= 25
     rest = {"/v1/completions": '"prompt":"a","model":"all"', "/v1/embeddings": '"input":"a","model":"all"'}
     for path, field, limits in fields:
         assert {"minimum", "maximum"} <= set(limits), (path, field)
         step = 1 if limits["type"] == "integer" else 1e-6 * max(1.0, limits["maximum"])
-        beyond = [str(limits["maximum"] + step), str(limits["minimum"] - step)]
+        steps = [step * 10**power for power in range(powers)]
+        beyond = [str(number) for more in steps for number in (limits["maximum"] + more, limits["minimum"] - more)]
         for value in (limits["minimum"], limits["maximum"]):
             status, found = one.post(path, ("{" + rest.get(path, '"texts":["a"]') + f',"{field}":{value}}}').encode())
             named = None if status == 200 else found["error"].get("field") or found["error"].get("param")
@@ -383,12 +387,13 @@ TREES = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=300)
 @given(TREES, st.booleans())
 def test_all_json_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:
     assert parsed(json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")) == value
 
 
+@settings(max_examples=2_000)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace")))
 def test_anything_else_is_refused_and_nothing_else_happens(body: bytes) -> None:
     with suppress(HttpRefusal):
@@ -418,13 +423,21 @@ SPOKEN = [
 ]
 
 
+SPEAKING = ("classify", "generate", "search", "completions", f"{CANARY}?a={CANARY}")
+
+
 @pytest.mark.slow
-def test_no_text_of_a_request_is_in_errors_logs_or_metrics() -> None:
+@pytest.mark.parametrize(
+    "places",
+    [SPEAKING, pytest.param((*SPEAKING, *VERBS, "embeddings", "models", f"models/{CANARY}"), marks=pytest.mark.soak)],
+    ids=len,
+)
+def test_no_text_of_a_request_is_in_errors_logs_or_metrics(places: tuple[str, ...]) -> None:
     with server() as mine:
         for body in SPOKEN:
-            for path in ("/v1/classify", "/v1/generate", "/v1/search", "/v1/completions", f"/v1/{CANARY}?a={CANARY}"):
-                status, found, headers = mine.ask("POST", path, body, JSON | {"X-Note": CANARY})
-                assert status == 200 or CANARY not in f"{found}{headers}", (path, body)
+            for place in places:
+                status, found, headers = mine.ask("POST", f"/v1/{place}", body, JSON | {"X-Note": CANARY})
+                assert status == 200 or CANARY not in f"{found}{headers}", (place, body)
         mine.ask("GET", f"/v1/models/{CANARY}")
         mine.ask(CANARY, "/health")
         mine.raw(f"GET /{CANARY} HTTP/3.7\r\n{CANARY}\r\n\r\n".encode())

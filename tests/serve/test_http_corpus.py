@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from http_common import Server, server, status_of
 from seqloom.config.serving import ServingConfig
@@ -122,7 +124,7 @@ def corpus(port: int) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[Server]:
-    with server(ServingConfig(port=0, header_seconds=0.4, body_seconds=0.4)) as running:
+    with server(ServingConfig(port=0, header_seconds=0.4, body_seconds=0.4, keep_alive_seconds=0.4)) as running:
         yield running
 
 
@@ -152,3 +154,39 @@ def test_what_is_no_request_is_refused_briefly_and_the_server_lives_on(one: Serv
         assert one.is_healthy(), name
     time.sleep(0.05)
     assert one.app.traffic.running == 0
+
+
+SHORT = [name for name, data in sorted(corpus(80).items()) if len(data) < 10_000]
+PIECES = [
+    b"",
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b"\x00",
+    b" ",
+    b":",
+    b",",
+    b"0",
+    b"-1",
+    b"chunked",
+    b"content-length: 1\r\n",
+    b"\xff",
+]
+
+
+@pytest.mark.soak
+@settings(max_examples=200)
+@given(
+    st.sampled_from(SHORT), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.sampled_from(PIECES)), max_size=4)
+)
+def test_requests_with_a_few_other_bytes_never_make_the_server_fail(
+    one: Server, name: str, changes: list[tuple[float, int, bytes]]
+) -> None:
+    data = corpus(one.port)[name]
+    for place, cut, piece in changes:
+        at = int(place * len(data))
+        data = data[:at] + piece + data[at + cut :]
+    answer = one.raw(data, seconds=5)
+    assert status_of(answer) in (0, *range(200, 500), 501, 505), answer[:200]
+    assert LEAKS.search(answer) is None, answer
+    assert one.is_healthy()

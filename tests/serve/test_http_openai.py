@@ -138,24 +138,27 @@ def waited(engine: Any, count: int) -> float:
 
 
 @pytest.mark.slow
-def test_the_work_for_a_client_that_leaves_ends_within_a_second() -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(50, marks=pytest.mark.soak)])
+def test_the_work_for_a_client_that_leaves_ends_within_a_second(times: int) -> None:
     with server(engine=FakeEngine(seconds=0.1)) as mine:
-        connection = http.client.HTTPConnection("127.0.0.1", mine.port, timeout=10)
-        body = {"model": "all", "prompt": "a", "stream": True, "max_tokens": 1_000}
-        connection.request("POST", "/v1/completions", json.dumps(body), JSON)
-        answer = connection.getresponse()
-        assert answer.readline().startswith(b"data: ")
-        answer.close()
-        connection.close()
-        assert waited(mine.engine, 1) < 1
-        assert mine.engine.ended == ["cancelled"]
+        for number in range(1, times + 1):
+            connection = http.client.HTTPConnection("127.0.0.1", mine.port, timeout=10)
+            body = {"model": "all", "prompt": "a", "stream": True, "max_tokens": 1_000}
+            connection.request("POST", "/v1/completions", json.dumps(body), JSON)
+            answer = connection.getresponse()
+            assert answer.readline().startswith(b"data: ")
+            answer.close()
+            connection.close()
+            assert waited(mine.engine, number) < 1
+            assert mine.engine.ended == ["cancelled"] * number
     with server(engine=FakeEngine(seconds=5)) as mine:
-        with mine.connect() as leaving:
-            leaving.sendall(request(port=mine.port))
-            time.sleep(0.2)
-        assert waited(mine.engine, 1) < 1
-        assert mine.engine.ended == ["cancelled"]
-        assert mine.app.traffic.running == 0
+        for number in range(1, times + 1):
+            with mine.connect() as leaving:
+                leaving.sendall(request(port=mine.port))
+                time.sleep(0.2)
+            assert waited(mine.engine, number) < 1
+            assert mine.engine.ended == ["cancelled"] * number
+            assert mine.app.traffic.running == 0
     assert " 499 " in mine.log.getvalue()
 
 

@@ -72,6 +72,16 @@ def test_only_the_names_of_the_server_pass(one: Server) -> None:
         assert status_of(answer) == 421, host
 
 
+@pytest.mark.soak
+def test_a_name_with_one_other_character_does_not_pass(one: Server) -> None:
+    for name in (f"127.0.0.1:{one.port}", f"localhost:{one.port}", f"[::1]:{one.port}", "models.example"):
+        edges = [(name[:at], name[at:]) for at in range(len(name) + 1)]
+        near = {begin + more + end[cut:] for begin, end in edges for more in ("", *"0aZ.:-@/[]%_,") for cut in (0, 1)}
+        for host in sorted(host for host in near if host.lower().encode() not in one.app.access.hosts):
+            answer = one.raw(f"GET /health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+            assert status_of(answer) == 421, host
+
+
 @pytest.mark.slow
 def test_a_wrong_host_is_refused_before_the_key_and_before_the_body_is_read() -> None:
     with server(keys=KEYS) as mine:
@@ -102,12 +112,16 @@ ORIGINS = [
     {"Origin": "http://localhost"},
 ]
 SITES = [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "anything")]
+PAGES = [*ORIGINS, *SITES, ORIGINS[0] | SITES[0]]
+FORMS = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a")
+ALL_PAGES = [page | site | {"Content-Type": kind} for page in PAGES for site in SITES for kind in FORMS]
 
 
 @pytest.mark.slow
-def test_no_page_of_another_site_gets_an_answer_on_any_route(one: Server) -> None:
+@pytest.mark.parametrize("pages", [PAGES, pytest.param(ALL_PAGES, marks=pytest.mark.soak)], ids=len)
+def test_no_page_of_another_site_gets_an_answer_on_any_route(pages: list[dict[str, str]], one: Server) -> None:
     for method, path in every_route(one):
-        for headers in (*ORIGINS, *SITES, ORIGINS[0] | SITES[0]):
+        for headers in pages:
             status, _, answered = one.ask(method, path, GOOD, JSON | headers)
             assert status == 403, (method, path, headers)
             assert not [name for name in answered if name.startswith("access-control")]
@@ -116,7 +130,7 @@ def test_no_page_of_another_site_gets_an_answer_on_any_route(one: Server) -> Non
 @pytest.mark.slow
 def test_simple_content_types_that_any_page_can_send_are_refused_everywhere(one: Server) -> None:
     for method, path in every_route(one):
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"):
+        for kind in FORMS:
             status, _, answered = one.ask(method, path, GOOD, {"Content-Type": kind})
             reads = path.startswith("/v1/") and not path.startswith("/v1/models")
             if method == "POST" and reads:
@@ -165,11 +179,17 @@ WRONG_KEYS += [
 WRONG_KEYS += [f"Bearer alice:{KEYS['alice']}", f"Basic {KEYS['alice']}", "Bearer \xe4\xf6", f"Bearer {'a' * 15_000}"]
 
 
+NEAR_KEYS = [
+    f"Bearer {key[:at]}{more}{key[at + 1 :]}" for key in KEYS.values() for at in range(30) for more in ("", "_", "__")
+]
+
+
 @pytest.mark.slow
-def test_requests_need_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wrong_keys", [WRONG_KEYS, pytest.param(NEAR_KEYS, marks=pytest.mark.soak)], ids=len)
+def test_requests_need_a_key(wrong_keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.serve.keys.FAILURES", 10**6)
     with server(keys=KEYS) as mine:
-        for wrong in WRONG_KEYS:
+        for wrong in wrong_keys:
             head = request("/v1/classify", GOOD, f"authorization: {wrong}", "connection: close", port=mine.port)
             assert status_of(mine.raw(head.replace(b"\xc3", b""))) == 401, wrong
         for path in (f"/v1/classify?key={KEYS['alice']}", f"/v1/classify?authorization=Bearer%20{KEYS['alice']}"):
@@ -353,10 +373,15 @@ TARGETS = ["etc/passwd", CANARY, f"{CANARY}%00.json", f"data-evil/{CANARY}"]
 
 
 @pytest.mark.slow
-def test_paths_that_climb_lead_nowhere(one: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("climbs", [(5,), pytest.param((1, 2, 3, 8, 13), marks=pytest.mark.soak)])
+def test_paths_that_climb_lead_nowhere(climbs: tuple[int, ...], one: Server, tmp_path: Path) -> None:
     (tmp_path / CANARY).write_text("canary")
     starts = ("/", "/v1/models/", "/v1/", "/static/", f"//{tmp_path}/", "/v1/models/all/")
-    paths = [start + part * 5 + target for start in starts for part in PARTS for target in TARGETS]
+    climbing = [part * climb for part in PARTS for climb in climbs]
+    climbing += (
+        [first + second for first in climbing[:: len(climbs)] for second in climbing[1::5]] if len(climbs) > 1 else []
+    )
+    paths = [start + climb + target for start in starts for climb in climbing for target in TARGETS]
     paths += [
         f"/v1/models/{tmp_path}/{CANARY}",
         f"/{'%2e' * 50}",

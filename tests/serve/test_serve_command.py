@@ -24,8 +24,10 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.cli.serve import named
+from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError
 from seqloom.serve import ray
+from serve_common import close_to
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 KEY = "a-long-key-of-alice-0123456789"
@@ -158,11 +160,14 @@ def children_of(pid: int) -> list[int]:
 def check_kill(one: Served) -> None:
     """S13: a killed worker costs at most the requests that it had, and is back at once."""
     seen: list[int] = []
+    codes: set[str] = set()
     ends = threading.Event()
 
     def client() -> None:
         while not ends.is_set():
-            seen.append(one.post("/v1/classify", {"model": "reviews", "texts": ["a good film"]})[0])
+            status, found = one.post("/v1/classify", {"model": "reviews", "texts": ["a good film"]})
+            codes.update([found["error"]["code"]] if status != 200 else [])
+            seen.append(status)
 
     clients = [threading.Thread(target=client) for _ in range(4)]
     for thread in clients:
@@ -177,10 +182,14 @@ def check_kill(one: Served) -> None:
     while 200 not in seen[before:]:
         assert time.monotonic() - began < 10
         time.sleep(0.01)
+    back = time.monotonic() - began
     ends.set()
     for thread in clients:
         thread.join()
-    assert set(seen) <= {200, 503} and seen.count(503) <= len(clients)
+    assert set(seen) <= {200, 503} and codes <= {"worker_lost", "waited_too_long"}
+    assert seen.count(503) <= len(clients) * (
+        1 + int(back / ServingConfig().queue_seconds)
+    )  # one, and one for each wait
     assert "worker 0 is lost (killed by SIGKILL); it is started again" in one.log.read_text()
 
 
@@ -226,7 +235,7 @@ def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_p
     keys.chmod(0o600)
     names = [f"{name}={models[name]}" for name in ("reviews", "tags", "index", "translator", "scores")]
     names.insert(1, f"stories={models['gru']}")
-    with serving(tmp_path, *names, "--keys", str(keys), "--queue-seconds", "20") as one:
+    with serving(tmp_path, *names, "--keys", str(keys)) as one:
         assert one.lines[0] == "reviews: classify, embed"
         assert KEY not in one.lines[-1] and "$(" not in one.lines[-1]  # no key in arguments, which all users can see
         answer = pasted(one.lines[-1], tmp_path)
@@ -343,33 +352,55 @@ def check_limits(one: Served) -> None:
     status, found = one.post("/v1/generate", {"texts": ["a"], "model": "stories", "beam_size": 2, "temperature": 0.5})
     assert status == 422, found
     assert one.post("/v1/generate", {"texts": ["a" * 32_768], "model": "stories", "max_new_tokens": 1})[0] in (200, 422)
+    assert "\nseqloom_engine_worker_restarts_total 0\n" in metrics(one)
+
+
+def metrics(one: Served) -> str:
     asked = urllib.request.Request(f"{one.base}/metrics", headers={"Authorization": f"Bearer {KEY}"})
     with urllib.request.urlopen(asked, timeout=10) as answer:
-        assert "\nseqloom_engine_worker_restarts_total 0\n" in answer.read().decode()
+        return str(answer.read(), "utf-8")
 
 
 def check_stop(one: Served) -> None:
-    """SIGTERM in the middle of requests: they are answered, and the exit code is 0."""
-    statuses: list[int] = []
+    """S14: each request that was sent before SIGTERM is answered, all later ones are refused; the exit code is 0."""
+    body = {"texts": ["the"], "model": "stories", "max_new_tokens": 100}
+    whole = one.post("/v1/generate", body)
+    assert whole[0] == 200 and whole[1]["outputs"][0][0]["finish_reason"]
+    early, late = list[Any](), list[int]()
 
     def client() -> None:
-        for _ in range(3):
-            try:
-                statuses.append(
-                    one.post("/v1/generate", {"texts": ["the"], "model": "stories", "max_new_tokens": 1_000})[0]
-                )
-            except OSError:
-                statuses.append(0)  # it has stopped listening
+        early.append(one.post("/v1/generate", body))
 
-    threads = [threading.Thread(target=client) for _ in range(4)]
+    os.kill(worker_of(one), signal.SIGSTOP)  # so that none of them ends before the signal
+    threads = [threading.Thread(target=client) for _ in range(8)]
     for thread in threads:
         thread.start()
-    time.sleep(0.15)
+    end = time.monotonic() + 10
+    while "\nseqloom_engine_running 8\n" not in metrics(one):
+        assert time.monotonic() < end, "they did not arrive"
+        time.sleep(0.01)
     one.process.send_signal(signal.SIGTERM)
-    assert one.process.wait(15) == 0
+    while "stopping: " not in one.log.read_text():
+        assert time.monotonic() < end + 10, "it did not stop"
+        time.sleep(0.01)
+    late += [status_at_end(one, body) for _ in range(5)]
+    assert late[0] == 503 and set(late) <= {503, 0} and not early
+    os.kill(worker_of(one), signal.SIGCONT)
+    while one.process.poll() is None:
+        assert time.monotonic() < end + 30, "it did not end"
+        late.append(status_at_end(one, body))
+    assert one.process.returncode == 0
     for thread in threads:
         thread.join()
-    assert 200 in statuses and set(statuses) <= {200, 503, 0}, statuses
+    assert set(late) <= {503, 0}
+    close_to(early, [whole] * 8)
+
+
+def status_at_end(one: Served, body: Any) -> int:
+    try:
+        return one.post("/v1/generate", body)[0]
+    except OSError:
+        return 0  # it has stopped listening
 
 
 def test_names_of_models(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ import msgspec
 
 from seqloom.config.data import AskedEncoding, DataConfig
 from seqloom.config.training import TrainingConfig
-from seqloom.errors import ConfigError, HeldError
+from seqloom.errors import ConfigError, DataError, HeldError, KernelError, SeqloomError
 from seqloom.files.disk import write_file
 from seqloom.files.folders import remove_folder
 from seqloom.files.layouts import RunFile
 from seqloom.files.lock import hold
 from seqloom.report.document import Shown
-from seqloom.training.devices import AnyPrecision, Device, choose_device
+from seqloom.training.devices import AnyPrecision, Device, OutOfMemoryError, choose_device, ran_out
 from seqloom.training.events import Ended, Report
 from seqloom.training.launcher import end
 from seqloom.training.resolve import Resolved
@@ -35,6 +35,9 @@ MOST_JOBS = 256
 POLL = 0.3  # seconds between checks for a stop
 STOPPED, DISK = 128, 4  # exit codes; the number of a signal is added to the first
 
+# What may fail in one run while others go on. Memory that runs out may be any of the last three.
+FAILURES = (ConfigError, DataError, KernelError, OutOfMemoryError, MemoryError, RuntimeError)
+
 Why = Literal["done", "seconds", "stopped", "disk"]  # why it ended: all done, time is up, a signal, the disk
 Work = Callable[..., Iterator[bytes]]  # (receive, arguments): yields the messages of the worker
 
@@ -44,6 +47,15 @@ class Interrupted(Exception):  # noqa: N818  # not an error: the work is resumed
 
     def __init__(self, why: Why, exit_code: int) -> None:
         self.why, self.exit_code = why, exit_code
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a run failed, in one line; an error that is none of its own is raised again."""
+    if isinstance(error, SeqloomError):
+        return error.in_brief
+    if not ran_out(error):
+        raise error
+    return f"out of memory ({str(error).partition(chr(10))[0] or type(error).__name__})"
 
 
 class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

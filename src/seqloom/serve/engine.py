@@ -330,16 +330,20 @@ class Engine:
     # The workers
 
     async def _work(self, link: WorkerLink) -> None:
-        """Keep one worker running."""
+        """Keep one worker running. Whatever fails, this task lives on: nobody else restarts the worker."""
         while not self._closed:
             try:
-                await self._talk(link)
-            except Exception as error:  # such as too many open files: this task must live on, or nobody restarts it
+                try:
+                    await self._talk(link)
+                except Exception:  # such as too many open files
+                    link.kill()
+                    raise
+                finally:
+                    link.failures += 1
+                    self._lost(link)
+            except Exception as error:
                 why = error.strerror if isinstance(error, OSError) else type(error).__name__
                 log.error("worker %d cannot be started or understood: %s", link.number, why)
-                link.kill()
-            self._lost(link)
-            link.failures += 1
             await asyncio.sleep(pause_after(link.failures))
 
     async def _talk(self, link: WorkerLink) -> None:
@@ -353,13 +357,14 @@ class Engine:
     def _lost(self, link: WorkerLink) -> None:
         if self._closed:
             return
-        self._spawn(self._tell_end(link.number, link.process))
+        process = link.process
+        for flight in link.lose():  # first: whatever fails below, the link is free for another worker
+            flight.call.fail(WorkerLost("the worker that computed this request was lost", fix="try again"))
         self._counts["worker_restarts_total"] += 1
         if self._broken is not None and not self._broken.done():
             lost = DurableError("a worker ended while it loaded the models", fix="see the messages above")
             self._broken.set_exception(lost)
-        for flight in link.lose():
-            flight.call.fail(WorkerLost("the worker that computed this request was lost", fix="try again"))
+        self._spawn(self._tell_end(link.number, process))
 
     async def _tell_end(self, number: int, process: int | None) -> None:
         """Log how a worker has ended, which is known a moment after its socket has closed."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import torch
 
 import seqloom
 from seqloom.config.data import BadRows, ColumnSplit, DataConfig, EncodingConfig, GivenSplit
@@ -33,6 +34,7 @@ from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.compare.runs import resolved_run, run_evaluation
 from seqloom.experiments.compare.winner import best_run, require_shippable, ship_winner
 from seqloom.files.jsonl import read_lines
+from seqloom.training.devices import OutOfMemoryError
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from training_common import write_data
@@ -336,6 +338,32 @@ def test_a_failing_run_ends_the_comparison_with_its_reason(
 
     monkeypatch.setattr("seqloom.experiments.compare.runs.load", refuse)
     with pytest.raises(ConfigError, match=r"linear-0: .*no such luck"):
+        list(run_comparison(plan(data, tmp_path / "out", seeds=1)))
+
+
+@pytest.mark.parametrize(
+    "error", [OutOfMemoryError("out of memory, with one row"), torch.OutOfMemoryError("no room"), MemoryError()]
+)
+def test_a_run_that_runs_out_of_memory_ends_the_comparison_with_its_reason(
+    error: Exception, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("seqloom.experiments.workers.train_run", refuse)
+    with pytest.raises(ConfigError, match=r"^linear-0: out of memory.*leave the model out") as raised:
+        list(run_comparison(plan(data, tmp_path / "out", seeds=1)))
+    assert str(error) in str(raised.value)
+
+
+def test_an_error_of_our_own_still_ends_the_comparison_as_it_is(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("seqloom.experiments.workers.train_run", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
         list(run_comparison(plan(data, tmp_path / "out", seeds=1)))
 
 

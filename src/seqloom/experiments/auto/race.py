@@ -67,10 +67,10 @@ from seqloom.experiments.auto.record import (
     require_own_folder,
 )
 from seqloom.experiments.auto.results import Leaderboard
-from seqloom.experiments.auto.runs import FAILURES, evaluation_of, keep_winner, reason_of, run, run_folder, tidy
+from seqloom.experiments.auto.runs import evaluation_of, keep_winner, run, run_folder, tidy
 from seqloom.experiments.auto.variants import Parent, variants_of
 from seqloom.experiments.progress import watcher
-from seqloom.experiments.workers import Interrupted, Why
+from seqloom.experiments.workers import FAILURES, Interrupted, Why, reason_of
 from seqloom.files.disk import make_folder, remove_empty, write_file
 from seqloom.files.lock import empty_held, hold, is_unused
 from seqloom.report.numbers import duration

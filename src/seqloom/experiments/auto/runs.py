@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from seqloom.data.run_files import keep_places, located
-from seqloom.errors import ConfigError, DataError, KernelError, SeqloomError
+from seqloom.errors import ConfigError
 from seqloom.experiments.auto.plan import AutoPlan, CandidateReport, Entry, resolved_run
 from seqloom.experiments.auto.record import BETWEEN, NOT_VALIDATED, RaceRecord
 from seqloom.experiments.compare.plan import PlannedModel
@@ -20,23 +20,11 @@ from seqloom.experiments.workers import remove_weights
 from seqloom.files.disk import make_folder, remove_files, write_file
 from seqloom.files.folders import read_folder, recover, replace_folder
 from seqloom.files.layouts import RunFile
-from seqloom.training.devices import OutOfMemoryError, ran_out
 from seqloom.training.events import Ended, Stepped
 from seqloom.training.resolve import Resolved
 from seqloom.training.run_folder import RunFolder
 
-# What may fail in one candidate while the others go on. Memory that runs out may be any of the last three.
-FAILURES = (ConfigError, DataError, KernelError, OutOfMemoryError, MemoryError, RuntimeError)
 COPIED = (RunFile.DATA, RunFile.METRICS, RunFile.EVENTS, RunFile.CARD, RunFile.REPORT)
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a candidate failed, in one line; an error that is none of its own is raised again."""
-    if isinstance(error, SeqloomError):
-        return error.in_brief
-    if not ran_out(error):
-        raise error
-    return f"out of memory ({str(error).partition(chr(10))[0] or type(error).__name__})"
 
 
 def run_folder(plan: AutoPlan, entry: Entry) -> Path:

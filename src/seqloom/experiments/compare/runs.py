@@ -16,9 +16,9 @@ import numpy as np
 from safetensors import numpy as safetensors
 
 from seqloom.config.training import EpochsConfig, SecondsConfig, TokenCountConfig
-from seqloom.errors import ConfigError, DamagedError, DataError, KernelError, RepeatError, SeqloomError
+from seqloom.errors import DamagedError, RepeatError, SeqloomError
 from seqloom.experiments.compare.plan import ComparisonPlan, PlannedModel, RunEnded, RunStarted, scaled
-from seqloom.experiments.workers import Workers
+from seqloom.experiments.workers import FAILURES, Workers, reason_of
 from seqloom.files.disk import make_folder
 from seqloom.files.folders import commit_folder, read_file_of
 from seqloom.files.layouts import RunFile
@@ -103,8 +103,8 @@ def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterato
         assert isinstance(report, Ended), "the last report"
         facts = evaluate_run(plan, entry, report, resolved, together)
         yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds, metric=facts.metric)
-    except (ConfigError, DataError, KernelError) as error:  # a disk error stops the comparison
-        yield RunEnded(entry, None, 0.0, str(error))
+    except FAILURES as error:  # a disk error stops the comparison
+        yield RunEnded(entry, None, 0.0, str(error) if isinstance(error, SeqloomError) else reason_of(error))
 
 
 def evaluate_run(
