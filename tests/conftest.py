@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterable
 from functools import cache
@@ -16,6 +17,12 @@ from hypothesis import is_hypothesis_test, settings
 
 # Some virtual machines announce AMX and then fail with an illegal instruction. oneDNN reads this at its first call.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+# A shell that starts tests in the background has them ignore Ctrl-C, and nohup also a lost terminal. So would all
+# processes that the tests start and then stop by a signal.
+for ignored in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 gc.disable()  # until all is collected: what collecting makes is no rubbish
 torch.set_num_threads(1)  # the cores belong to the processes of pytest-xdist
