@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from seqloom.cli.options import DATA, Data, DeviceName, Given, option, reworded, takes
+from seqloom.cli.options import DATA, Data, DeviceName, Given, option, reworded, takes, with_defaults
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig, asked_encoding
 from seqloom.config.options import said, settings, stated, with_flags
@@ -31,7 +31,7 @@ own = partial(option, panel="Comparison")  # the panel of its options
 
 
 @takes(
-    reworded(settings(RunRequest, "size"), size="Size of every model: {names} (default: small)."),
+    with_defaults(settings(RunRequest, "size"), size="small for every model"),
     reworded(
         settings(TrainingConfig, "epochs", "validate_every", "metric"),
         epochs="Train each model for this many epochs; only with --budget parameters (default: 3 to 60, fewer for more "

@@ -15,8 +15,8 @@ from seqloom.cli.options import (
     Given,
     decoding_of,
     option,
-    reworded,
     takes,
+    with_defaults,
 )
 from seqloom.cli.terminal import Screen
 from seqloom.config.data import DataConfig
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from seqloom.tasks.evaluation import Evaluation
 
 WRITING = settings(BeamConfig, "beam_size", "length_penalty")
-COLUMNS = reworded(
+COLUMNS = with_defaults(
     settings(DataConfig, "target", "label_separator"),
-    target="Column with the target (default: the same column as in training, else guessed from column names and "
-    "content).",
-    label_separator=f"Separator between the labels of a row, if a row can have several {AS_TRAINED}",
+    target="the same column as in training, else guessed from column names and content",
+    label_separator=AS_TRAINED,
 )
 
 

@@ -10,7 +10,18 @@ import msgspec
 import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, Model, PredictRequest, load_on, require_another, require_readable
-from seqloom.cli.options import FILE, SKIP_BAD_ROWS, DeviceName, Given, decoding_of, option, reworded, takes
+from seqloom.cli.options import (
+    FILE,
+    SKIP_BAD_ROWS,
+    TRAINED_COLUMN,
+    DeviceName,
+    Given,
+    decoding_of,
+    option,
+    reworded,
+    takes,
+    with_defaults,
+)
 from seqloom.cli.predictions import (
     BLOCK,
     ERROR,
@@ -35,14 +46,14 @@ if TYPE_CHECKING:
     from seqloom.inference.model import LoadedModel
 
 MARKS = {r"\n": "\n", r"\t": "\t"}  # characters that are hard to type in a shell
-WRITING = reworded(
+WRITING = with_defaults(
     settings(SampleConfig) | settings(BeamConfig, "beam_size", "n_best", "length_penalty"),
-    beam_size="Beam search with this many beams; 1 is greedy (default: no beam search).",
-    max_new_tokens="Maximum number of tokens to generate (default: 64).",
+    beam_size="no beam search",
+    max_new_tokens="64",
 )
 PROMPTS = reworded(
     FILE,
-    input="Column with the prompt " + FILE["input"].described.help.partition("text pairs ")[2],
+    input=f"Column with the prompt (default: {TRAINED_COLUMN}).",
     unit="What one prompt of a text file is: {names} (default: line).",
 )
 

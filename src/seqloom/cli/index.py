@@ -12,7 +12,7 @@ from seqloom.cli.inputs import load_on, reading_of, require_readable
 from seqloom.cli.options import (
     FILE,
     SKIP_BAD_ROWS,
-    TRAINED,
+    TRAINED_COLUMN,
     DeviceName,
     EmbeddingBatchTokens,
     Given,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from seqloom.search.vectors import ModelEmbedder
 
 
-DOCUMENTS = reworded(FILE, input=f"Column with the text; several are joined with a space {TRAINED}")
+DOCUMENTS = reworded(FILE, input=f"Column with the text; several are joined with a space (default: {TRAINED_COLUMN}).")
 
 
 @takes(

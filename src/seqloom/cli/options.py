@@ -65,39 +65,39 @@ DeviceName = Annotated[
 ]
 
 DATA = settings(DataConfig) | settings(EncodingConfig)  # options of verbs that train
-TRAINED = (
-    "(default: the same column as in training, else a column with a common name such as text, else the only column)."
-)
-AS_TRAINED = "(default: as in training)."
+AS_TRAINED = "as in training"
+TRAINED_COLUMN = "the same column as in training, else a column with a common name such as text, else the only column"
+
+
+def with_defaults(group: Mapping[str, Setting], **defaults: str) -> dict[str, Setting]:
+    """The settings with other defaults in their help texts, all of which end with "(default: ...)."."""
+    before = {name: group[name].described.help.rpartition("(default: ")[0] for name in defaults}
+    return reworded(group, **{name: f"{before[name]}(default: {text})." for name, text in defaults.items()})
 
 
 def reworded(group: Mapping[str, Setting], **helps: str) -> dict[str, Setting]:
-    """The settings with other help texts, for verbs in which they have other defaults."""
+    """The settings with other help texts, for verbs in which they mean something else."""
     changed = {name: group[name].described._replace(help=text) for name, text in helps.items()}
     return {name: one._replace(described=changed.get(name, one.described)) for name, one in group.items()}
 
 
 # Options of verbs that read a file with a model, and of verbs that read one without.
-FILE = reworded(
+FILE = with_defaults(
     settings(DataConfig, "input") | settings(ReadingConfig),
-    input=f"Column with the input; repeat it for text pairs {TRAINED}",
-    encoding="Character encoding of the file (default: as in training, else utf-8).",
-    delimiter="Column delimiter (default: as in training, else a comma for csv, a tab for tsv, spaces for conll).",
-    header="Whether the first row contains the column names (default: as in training, else --header).",
-    template='How to split each line of a text file into columns, such as "{label} {text}" (default: as in training).',
-    unit="What one row of a text file is: {names} (default: as in training, else line).",
+    input=TRAINED_COLUMN,
+    encoding=f"{AS_TRAINED}, else utf-8",
+    delimiter=f"{AS_TRAINED}, else a comma for csv, a tab for tsv, spaces for conll",
+    header=f"{AS_TRAINED}, else --header",
+    template=AS_TRAINED,
+    unit=f"{AS_TRAINED}, else line",
 )
 TEXT_FILE = reworded(
     settings(DataConfig, "input") | settings(ReadingConfig),
     input="Column with the text; several are joined with a space (default: a column with a common name such as text, "
     "else the only column).",
 )
-BAD_ROWS = reworded(
-    settings(DataConfig, "skip_bad_rows", "max_bad_rows"),
-    skip_bad_rows="Skip rows that cannot be used, such as rows with a wrong number of columns or an empty input, and "
-    f"list them, instead of stopping with an error {AS_TRAINED}",
-    max_bad_rows=f"With --skip-bad-rows, still stop if more than this fraction of the rows is bad, such as 0.01 or 1% "
-    f"{AS_TRAINED}",
+BAD_ROWS = with_defaults(
+    settings(DataConfig, "skip_bad_rows", "max_bad_rows"), skip_bad_rows=AS_TRAINED, max_bad_rows=AS_TRAINED
 )
 SKIP_BAD_ROWS = {"skip_bad_rows": BAD_ROWS["skip_bad_rows"]}
 ID = reworded(
@@ -105,10 +105,7 @@ ID = reworded(
     id="Column with the id of each row, which the output repeats (default: as in training, else a column called id, if "
     "there is one).",
 )
-SEQUENCE = reworded(
-    settings(DataConfig, "sequence"),
-    sequence=f"Join consecutive rows with the same value in this column into one sequence {AS_TRAINED}",
-)
+SEQUENCE = with_defaults(settings(DataConfig, "sequence"), sequence=AS_TRAINED)
 
 
 class Verb(TyperCommand):

@@ -24,8 +24,8 @@ from seqloom.cli.options import (
     Given,
     decoding_of,
     option,
-    reworded,
     takes,
+    with_defaults,
 )
 from seqloom.cli.predictions import (
     OTHER_SUFFIXES,
@@ -39,10 +39,10 @@ from seqloom.config.decoding import BeamConfig
 from seqloom.config.options import settings
 from seqloom.errors import ConfigError
 
-WRITING = reworded(
+WRITING = with_defaults(
     settings(BeamConfig, "beam_size", "length_penalty", "coverage_penalty", "n_best", "max_new_tokens"),
-    beam_size="Beam search with this many beams; 1 is greedy (default: 5).",
-    max_new_tokens="Maximum number of tokens to generate (default: grows with the length of the source).",
+    beam_size="5",
+    max_new_tokens="grows with the length of the source",
 )
 
 

@@ -43,9 +43,7 @@ Json = Annotated[bool, option("--json", None, "Print the result as JSON (default
         vocab_size="Maximum number of words, the most frequent ones (default: no limit).",
         min_count="Leave out words that occur less often than this (default: 5).",
     ),
-    reworded(
-        TEXT_FILE, input="Column with the text (default: one with a common name such as text, else the only one)."
-    ),
+    TEXT_FILE,
     common=("out", "method", "dim", "window", "epochs", "min_count", "subwords", "lowercase", "threads", "seed"),
     examples=(
         "seqloom vectors train corpus.txt --out vectors.txt",

@@ -114,8 +114,8 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
     skip_bad_rows: Annotated[
         bool,
         Flag(
-            "Skip rows that cannot be used, such as rows with a wrong number of columns or an empty input, and "
-            "list them, instead of stopping with an error (default: --no-skip-bad-rows).",
+            "Skip rows that cannot be used, such as rows with a wrong number of columns, an empty input or an "
+            "empty label, and list them, instead of stopping with an error (default: --no-skip-bad-rows).",
             panel=FILES,
             negatable=True,
             changeable=True,

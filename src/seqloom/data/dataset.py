@@ -3,9 +3,9 @@
 DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (split, Example), (split, Example), ...
 
 It is read again for every pass. `make_examples` checks each value with the kinds of input and target. A bad value
-affects only its row: the row goes to the ledger with its place and is skipped, and `FileSet.rows` closes the ledger
-after the last row. A value that can be used with a reservation - an integer that float32 rounds, a label written in two
-ways - gives a warning.
+affects only its row: the row is left out and goes to the ledger with its place. After the last row `FileSet.rows`
+closes the ledger, which raises an error if more rows are bad than the user allows. A value that can be used with a
+reservation - an integer that float32 rounds, a label written in two ways - gives a warning.
 """
 
 from collections.abc import Iterator, Sequence
@@ -495,8 +495,8 @@ def _described(split: AnySplit) -> str:
 # Training and tuning open data without its test set, so the test set cannot influence any choice.
 #
 #     test files                     their names are kept for `seqloom evaluate --split test`; no row is read
-#     a random split or a column     rows of the test set are skipped as soon as their split is known, before any check,
-#                                    tokenizer or count uses them
+#     a random split or a column     rows of the test set are dropped as soon as their values are parsed and their split
+#                                    is known; no check of the data, tokenizer or count uses them
 #
 # So problems of the test set, and its overlap with train, are reported by `seqloom data check` before training and by
 # `seqloom evaluate --split test` after it.

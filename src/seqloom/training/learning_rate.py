@@ -3,8 +3,8 @@
     lr_at = lr x warmup(step) x schedule(step, progress) x factor
 
     lr             `TrainingConfig.lr` if the user gives one; else `default_lr`, by model, size and batch. With --init
-                   it is at most `notes["lr"]` of that model: what it was trained with, or what an imported model
-                   should be fine-tuned with (`importing/bert.py`). 1 for newton
+                   this default is at most `notes["lr"]` of that model: what it was trained with, or what an imported
+                   model should be fine-tuned with (`importing/bert.py`). 1 for newton
     warmup         rises linearly to 1 over the first steps
     constant       1
     linear         1 -> final, linearly with the progress of the run
