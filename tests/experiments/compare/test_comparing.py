@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,27 @@ def test_a_budget_does_not_end_what_is_solved(data: Path, tmp_path: Path) -> Non
     assert training.duration == EpochsConfig(epochs=len(training.optimizer.l2))
 
 
+@pytest.mark.parametrize(
+    "setting", [{"ema": 0.99}, {"lr": 0.01}, {"freeze": ("embedding",)}, {"average_checkpoints": 2}]
+)
+def test_settings_that_newton_cannot_use_do_not_apply_to_a_baseline_that_was_added(
+    data: Path, tmp_path: Path, setting: dict[str, Any]
+) -> None:
+    asked = plan(data, tmp_path, models=("bag",), settings=setting)
+    opening = OpenedComparison(asked)
+    assert isinstance(opening.resolved["linear"].config.training.optimizer, NewtonConfig)
+    (name, value), trained = *setting.items(), opening.resolved["bag"].config.training
+    assert getattr(trained, name) == value
+
+
+def test_a_setting_that_a_named_model_refuses_leaves_no_comparison_behind(data: Path, tmp_path: Path) -> None:
+    for settings, models in (({"ema": 0.99}, ("linear", "bag")), ({}, ("linear", "bag"))):
+        events = run_comparison(plan(data, tmp_path / "compared", models=models, settings=settings))
+        with pytest.raises(ConfigError, match="ema") if settings else nullcontext():
+            next(events)
+        events.close()
+
+
 @pytest.fixture(scope="module")
 def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(plan(data, tmp_path_factory.mktemp("comparison") / "out"))
@@ -118,17 +140,19 @@ def test_the_estimate_says_how_many_runs_share_how_many_cores(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     asked = plan(data, tmp_path / "compared", models=("bag",), device="cpu")
     monkeypatch.setattr(comparison, "trial_line", lambda *_: "busy")
-    lines = {jobs: comparison.RunTimes(asked, asked.entries(), jobs).estimate() for jobs in (1, 2, 4)}
+    found = {"bag": resolved_run(asked, PlannedModel("bag", 0))[0]}
+    lines = {jobs: comparison.RunTimes(asked, found, asked.entries(), jobs).estimate() for jobs in (1, 2, 4)}
     assert ", one at a time on " in lines[1][0] and lines[1][1] == "busy"
     assert lines[2][0].endswith(", 2 at a time on 2 cores") and lines[4][0].endswith(", 4 at a time on 2 cores")
-    two, four = (comparison.RunTimes(asked, asked.entries(), jobs) for jobs in (2, 4))
+    two, four = (comparison.RunTimes(asked, found, asked.entries(), jobs) for jobs in (2, 4))
     assert two.abreast == four.abreast == 2, "more runs than cores do not end sooner"
 
 
 def test_the_time_that_remains_follows_the_runs_that_have_ended(data: Path, tmp_path: Path) -> None:
     asked = plan(data, tmp_path / "compared", models=("bag", "linear"), seeds=3, device="cpu")
     now = 0.0
-    times = comparison.RunTimes(asked, asked.entries(), 2, lambda: now)
+    resolved = {name: resolved_run(asked, PlannedModel(name, 0))[0] for name in asked.models}
+    times = comparison.RunTimes(asked, resolved, asked.entries(), 2, lambda: now)
 
     def ended(name: str, seed: int) -> RunEnded:
         found = times.follow(RunEnded(PlannedModel(name, seed), 0.9, 1.0, metric="accuracy"))

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -96,13 +96,15 @@ class OpenedComparison:
         self.baseline, why = baseline_of(self.task, plan)
         models = models if self.baseline in models else (self.baseline, *models)
         budget = Budget(kind=plan.budget.kind, amount=plan.budget.amount or usual(plan, first))
-        self.plan = msgspec.structs.replace(plan, models=models, budget=budget)
-        solved = [name for name in models if budget.kind == "tokens" and is_solved(name, plan.shared)]
+        added = "" if self.baseline in plan.models else self.baseline
+        self.plan = plan = msgspec.structs.replace(plan, models=models, budget=budget, added=added)
+        solved = [name for name in models if budget.kind == "tokens" and is_solved(name, plan.settings_of(name))]
         outside = [f"{name} is solved: it reads the data as often as it needs, outside the budget" for name in solved]
         self.notes = (*filter(None, (why,)), *outside)
-        self.added = "" if self.baseline in plan.models else self.baseline
-        added = f"baseline: {self.baseline}, trained beside the named models to compare them with"
-        self.said = (*first.messages[:-1], *(() if why or not self.added else (added,)), *self.notes)
+        line = f"baseline: {self.baseline}, trained beside the named models to compare them with"
+        self.said = (*first.messages[:-1], *(() if why or not added else (line,)), *self.notes)
+        # raises for settings that a recipe refuses
+        self.resolved = {name: resolved_run(plan, PlannedModel(name, 0))[0] for name in models}
         self._require_same(first)
 
     def _require_same(self, first: Resolved) -> None:
@@ -195,7 +197,7 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, ship: Path | None, *, unus
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
-        times = RunTimes(plan, waiting, max(1, abreast))
+        times = RunTimes(plan, opening.resolved, waiting, max(1, abreast))
         said = (*opening.said, *times.estimate())
         yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), said, abreast)
         _write_lines(plan)
@@ -219,6 +221,7 @@ class RunTimes:
 
     Args:
         plan: the comparison.
+        resolved: the settings and data of each model.
         waiting: the runs that are left.
         jobs: how many are trained at the same time.
         clock: the time in seconds.
@@ -227,6 +230,7 @@ class RunTimes:
     def __init__(
         self,
         plan: ComparisonPlan,
+        resolved: Mapping[str, Resolved],
         waiting: Sequence[PlannedModel],
         jobs: int,
         clock: Callable[[], float] = time.monotonic,
@@ -240,8 +244,8 @@ class RunTimes:
         self.share = Processor(max(1, cores // jobs)) if jobs > 1 or self.machine is None else self.machine
         self.begun: dict[PlannedModel, float] = {}
         self.spent = self.expected = 0.0  # seconds of ended runs, and what was expected for them
-        self.first = {name: resolved_run(plan, PlannedModel(name, 0))[0] for name in {one.model for one in waiting}}
-        self.seconds = {name: self._seconds(resolved) for name, resolved in self.first.items()}  # of a run
+        self.first = resolved
+        self.seconds = {name: self._seconds(one) for name, one in resolved.items()}  # of a run
 
     def _seconds(self, resolved: Resolved) -> float:
         """The seconds of a run; those of newton do not count, and on a GPU all runs count the same."""
@@ -320,7 +324,7 @@ def _weigh(opening: OpenedComparison, ship: Path | None) -> Comparison:
     evaluated = opening.first.prepared if plan.split == "dev" else rows[opening.first_model]
     comparison = msgspec.structs.replace(comparison, models=results, **floors_of(opening, evaluated))
     commands = next_commands(
-        plan, comparison, opening.first, has_test=opening.has_test, shipped=ship, added=opening.added
+        plan, comparison, opening.first, has_test=opening.has_test, shipped=ship, added=opening.plan.added
     )
     comparison = msgspec.structs.replace(comparison, commands=commands)
     plan.write(comparison)
@@ -459,7 +463,8 @@ def compare(
         device: auto, cpu, cuda or mps.
         show: called with every event (default: in a notebook, a live display of the progress).
 
-    All other arguments are options of `seqloom train`, the same for every model.
+    All other arguments are options of `seqloom train`, the same for every model in `models`. The baseline is one more
+    model: if it is not named there and is `linear`, arguments that newton cannot use do not apply to it.
     """
     named: dict[str, Any] = {
         "epochs": epochs,

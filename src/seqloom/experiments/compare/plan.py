@@ -21,8 +21,11 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.compare.results import Comparison
 from seqloom.experiments.workers import RunsPlan, Why
 from seqloom.recipes.families import Size
+from seqloom.training.request import is_solved
 
 MOST_SEEDS, MOST_MODELS = 1_000, 100
+# settings of training that apply to a model without gradient descent
+OF_SOLVED = ("metric", "precision", "deterministic", "log_every", "validate_every", "save_every", "keep_checkpoints")
 
 BudgetKind = Literal["parameters", "tokens", "seconds"]
 UNITS: dict[BudgetKind, str] = {"parameters": "parameters", "tokens": "tokens", "seconds": "seconds of training"}
@@ -88,6 +91,7 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
     model_settings: dict[str, Any] = msgspec.field(
         default_factory=dict
     )  # settings of every recipe: dropout, label_smoothing, ...
+    added: str = ""  # the baseline, if the user did not name it
 
     def __post_init__(self) -> None:
         if not 1 <= self.seeds <= MOST_SEEDS:
@@ -106,6 +110,19 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"a duration with a budget of {self.budget.kind}",
                 fix="the budget says how long to train: leave the duration out",
             )
+
+    def settings_of(self, model: str) -> dict[str, Any]:
+        """The training settings of a model; a baseline that was added has those that its solver can use."""
+        if model != self.added or not is_solved(model, {}):
+            return self.shared
+        return {name: value for name, value in self.shared.items() if name in OF_SOLVED}
+
+    def model_settings_of(self, model: str) -> dict[str, Any]:
+        """The settings of its recipe, likewise."""
+        given: Iterable[tuple[str, Any]] = self.model_settings.items()
+        if model == self.added and is_solved(model, {}):
+            given = [one for one in given if one[0] == "class_weights"]
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in given}
 
     def entries(self) -> list[PlannedModel]:
         """All runs: every model with its first seed, then every model with its second, ..."""

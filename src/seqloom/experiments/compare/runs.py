@@ -9,7 +9,7 @@ The evaluation comes last and is written atomically, so a finished run is never 
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -62,15 +62,13 @@ class RunEvaluation(msgspec.Struct, frozen=True):
 
 def request_of(plan: ComparisonPlan, model: str, seed: int) -> RunRequest:
     """The request for a run: recipe, seed, and the budget if it is a duration."""
-    settings = {"keep_checkpoints": 1, "patience": 0} | plan.shared | {"seed": seed}
+    settings = {"keep_checkpoints": 1, "patience": 0} | plan.settings_of(model) | {"seed": seed}
     if plan.budget.amount is not None and plan.budget.kind != "parameters":
         amount = max(1, round(plan.budget.amount))
         in_tokens = plan.budget.kind == "tokens"
         settings["duration"] = TokenCountConfig(tokens=amount) if in_tokens else SecondsConfig(seconds=amount)
-    named: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in plan.model_settings.items()
-    }
-    return RunRequest(model=model, size=plan.size, training=settings, encoding=plan.encoding)._replace(**named)
+    request = RunRequest(model=model, size=plan.size, training=settings, encoding=plan.encoding)
+    return request._replace(**plan.model_settings_of(model))
 
 
 def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, str]:
