@@ -7,7 +7,7 @@ A budget says what is equal for all models:
     seconds      every model trains for this many seconds on this machine
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
