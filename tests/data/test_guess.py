@@ -155,9 +155,19 @@ def test_sentences_one_to_a_line_are_never_columns(tmp_path_factory: pytest.Temp
         (["Yesterday John Smith, of Acme Corp., visited Paris."], True),
         (["John Smith lives here", "Mary Jones visited Rome"], True),
         (["one sentence", "", "and a longer sentence"], True),
+        (["John Smith lives in the USA"], True),
+        (["John Smith , visited Paris ."], True),
+        (["Hello Anna !", "Bye Anna !"], True),
+        (["He sleeps .", "She eats ."], True),
+        (["She visited the USA", "He visited the UK"], True),
+        (["Go !", "Stop !", "Wait !", "Run !"], True),
         (["John", "sleeps", "", "Mary"], False),
         (["John B-PER", "sleeps O", "", "Mary B-PER"], False),
-        (["John\tB-PER", "sleeps\tO"], False),
+        (["John NN", "sleeps VBZ", ". ."], False),
+        (["John name", "sleeps other"], False),
+        (["John NNP B-NP", "sleeps VBZ B-VP", "", "Mary NNP B-NP", "eats VBZ B-VP"], False),
+        (["John\tB-EVENT", "sleeps\tI-EVENT"], False),
+        (["\t".join([str(n), "John", *"_" * 8]) for n in (1, 2)], False),
         ([], False),
     ],
 )
@@ -165,4 +175,12 @@ def test_sentences_of_a_file_of_inputs_are_told_from_words_in_columns(
     tmp_path: Path, lines: list[str], expected: bool
 ) -> None:
     (tmp_path / "new.txt").write_text("\n".join(lines))
-    assert has_sentences(tmp_path / "new.txt", ReadingConfig()) is expected
+    labels = ("B-PER", "O", "NN", "VBZ", ".", "name", "other")
+    assert has_sentences(tmp_path / "new.txt", ReadingConfig(), labels) is expected
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), st.sampled_from([".", "!", "USA", "O", "B-PER"]))
+def test_one_sentence_is_never_columns(tmp_path_factory: pytest.TempPathFactory, words: list[str], last: str) -> None:
+    path = tmp_path_factory.mktemp("one") / "new.txt"
+    path.write_text(" ".join([*words, last]))
+    assert has_sentences(path, ReadingConfig(), ("B-PER", "O", "."))

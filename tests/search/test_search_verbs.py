@@ -117,6 +117,21 @@ def test_documents_are_added_replaced_and_deleted(place: Path, tmp_path: Path) -
     assert not [path for path in index.rglob("*.txt") if b"Zebra" in path.read_bytes()]
 
 
+@pytest.mark.slow
+def test_what_an_added_file_replaces_is_counted_and_another_file_of_the_same_name_is_named(tmp_path: Path) -> None:
+    for folder, count in (("a", 2), ("b", 3)):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "docs.jsonl", [{"text": f"{folder} {number}"} for number in range(count)])
+    ids = write(tmp_path / "ids.jsonl", [{"id": "docs.jsonl:1", "text": "one"}, {"id": "new", "text": "two"}])
+    index, more = ("--out", tmp_path / "idx"), ("--out", tmp_path / "idx", "--add")
+    assert "replaced" not in seqloom("index", tmp_path / "a" / "docs.jsonl", *index).stderr
+    told = seqloom("index", tmp_path / "b" / "docs.jsonl", *more).stderr
+    assert "replaced 2 documents with the same ids, which are docs.jsonl and the line" in told
+    assert "rename one and add both again, or use --id COLUMN" in told and "the index has 3 documents" in told
+    assert "replaced" not in seqloom("index", tmp_path / "b" / "docs.jsonl", *more).stderr  # nothing to do
+    assert seqloom("index", ids, *more).stderr.splitlines()[0] == "replaced 1 document with the same id"
+
+
 def test_the_same_command_changes_nothing(place: Path) -> None:
     before = bytes_of(place / "idx")
     told = seqloom("index", place / "run", place / "docs.jsonl", "--out", place / "idx", "--device", "cpu").stderr

@@ -14,6 +14,7 @@ import seqloom
 from bundle_common import make_run
 from seqloom.bundle import Bundle, bundle_files, read_bundle
 from seqloom.cli import app
+from seqloom.config.data import ReadingConfig
 from seqloom.errors import DamagedError
 from seqloom.files.folders import commit_folder
 from seqloom.inference.model import LoadedModel
@@ -107,6 +108,20 @@ def test_the_command_line_takes_a_sentence_a_file_of_lines_and_standard_input(ru
     assert "--format text" in refused.stderr + str(refused.exception)
     text = call(app, ["predict", str(run), RAW, "--output-format", "text", "--device", "cpu"]).stdout
     assert text.count("](") == len(found["entities"])
+
+
+@pytest.mark.slow
+def test_a_txt_file_for_a_tagger_of_txt_files_may_have_sentences_or_words_with_its_tags(tmp_path: Path) -> None:
+    for part, (path,) in conll(tmp_path).items():
+        Path(path).rename(tmp_path / f"{part}.txt")
+    data = {part: (str(tmp_path / f"{part}.txt"),) for part in ("train", "dev")}
+    run = make_run(tmp_path / "run", "bilstm", **data, reading=ReadingConfig(format="conll"))
+    new, found = tmp_path / "new.txt", list[list[str]]()
+    for content in ("Bo left the USA", "Hello Ann !\nBye Ann !", "Bo B-PER\nleft O"):
+        new.write_text(content)
+        predicted = CliRunner().invoke(app, ["predict", str(run), str(new), "--device", "cpu"]).stdout.splitlines()
+        found += [[word["text"] for word in json.loads(line)["words"]] for line in predicted]
+    assert found == [["Bo", "left", "the", "USA"], ["Hello", "Ann", "!"], ["Bye", "Ann", "!"], ["Bo", "left"]]
 
 
 @pytest.mark.slow

@@ -39,9 +39,20 @@ HOSTILE = "</style><script>alert(1)</script>"
 
 
 class Frame:
-    """What a test sees of a DataFrame: its arguments."""
+    """What a test sees of a DataFrame: its arguments, which must be what makes a column of each name.
+
+    pandas takes a list of dicts, or a dict of columns as long as the index. In rows of other types, such as tuples,
+    the columns would be called 0, 1, ...
+    """
 
     def __init__(self, rows: Any, index: Any = None) -> None:
+        if isinstance(rows, dict):
+            names = [*rows]
+            assert {len(column) for column in rows.values()} == {len(index)}
+        else:
+            names = [name for row in rows for name in row]
+            assert type(rows) is list and {*map(type, rows)} <= {dict} and index is None
+        assert {*map(type, names)} <= {str}
         self.rows, self.index = rows, index
 
 

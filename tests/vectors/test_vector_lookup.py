@@ -127,7 +127,7 @@ def test_the_verbs_print_tables_and_json(file: Path, tmp_path: Path) -> None:
     corpus.write_text("the cat sat . the dog sat .\n" * 6)
     said = answer("train", corpus, "-o", out, "--dim", 4, "--epochs", 1)
     assert re.search(r"words +5 \(0 rarer", said) and str(out) in said
-    made = json.loads(answer("train", corpus, "-o", out, "--dim", 4, "--subwords", "--json"))
+    made = json.loads(answer("train", corpus, "-o", tmp_path / "sub.vec", "--dim", 4, "--subwords", "--json"))
     assert (made["words"], made["dim"], made["corpus_words"], made["subwords"]) == (5, 4, 48, True)
     assert "cat" in answer("neighbors", out, "dog")
     assert json.loads(answer("analogy", file, "man", "king", "woman", "--json"))["nearest"][0][0] == "queen"

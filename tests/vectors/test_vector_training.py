@@ -195,8 +195,9 @@ def test_words_of_one_stem_are_nearer_with_subwords(tmp_path: Path) -> None:
     file.write_text("\n".join(lines[at] for at in draw.integers(0, len(lines), 1_500)))
     near = {}
     for subwords in (False, True):
-        vectors.train(file, out=tmp_path / "v.txt", dim=16, window=1, epochs=1, sample=0.0, subwords=subwords)
-        space = VectorSpace.read(tmp_path / "v.txt")
+        out = tmp_path / f"{subwords}.txt"
+        vectors.train(file, out=out, dim=16, window=1, epochs=1, sample=0.0, subwords=subwords)
+        space = VectorSpace.read(out)
         units = [space.units[[space.number(f"{stem}{end}") for stem in stems]] for end in ("ing", "ed")]
         near[subwords] = float((units[0] * units[1]).sum(1).mean())
     assert near[True] > near[False] + 0.2
@@ -262,20 +263,21 @@ def test_what_cannot_work_is_an_error_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"] and file.read_text() == CORPUS
 
 
-def test_an_interrupted_training_leaves_no_file_and_the_old_one_in_place(file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "v.txt"
-    out.write_text("old 1 2\n")
+def test_a_file_that_exists_is_never_replaced(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    with pytest.raises(ConfigError, match=r"notes\.txt already exists.*choose another name, or delete it"):
+        vectors.train(file, out=tmp_path / "notes.txt", dim=4, epochs=1)
+    assert (tmp_path / "notes.txt").read_text() == "mine\n"
 
+
+def test_an_interrupted_training_leaves_no_file(file: Path, tmp_path: Path) -> None:
     def interrupt(event: object) -> None:
         if "words" in str(event):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vectors.train(file, out=out, dim=4, show=interrupt)
-    assert out.read_text() == "old 1 2\n" and sorted(path.name for path in tmp_path.iterdir()) == [
-        "corpus.txt",
-        "v.txt",
-    ]
+        vectors.train(file, out=tmp_path / "v.txt", dim=4, show=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
 
 def test_the_torch_threads_of_the_caller_stay(file: Path, tmp_path: Path) -> None:

@@ -126,7 +126,20 @@ def index(
     steps = (add_to_index if add else build_index)(
         out, read.embedder, read.documents, passage_tokens=passage_tokens, exact=exact
     )
-    return _print_summary(_follow(steps, file.name), has_vectors=model is not None)
+    built = _follow(steps, file.name)
+    if built.replaced:
+        typer.echo(_replaced(built.replaced, read.documents), err=True)
+    return _print_summary(built, has_vectors=model is not None)
+
+
+def _replaced(count: int, documents: "Collection") -> str:
+    """How many documents were replaced, and how to keep those of another file of the same name."""
+    found = f"replaced {counted(count, 'document')} with the same {'id' if count == 1 else 'ids'}"
+    if documents.has_ids:
+        return found
+    name = documents.path.name
+    fix = f"if those came from another file called {name}, rename one and add both again, or use --id COLUMN"
+    return f"{found}, which {'is' if count == 1 else 'are'} {name} and the line; {fix}"
 
 
 class IndexInputs(NamedTuple):

@@ -107,7 +107,7 @@ def reading_of(loaded: "LoadedModel", source: str, given: Given, identity: str |
         reading, was = ReadingConfig(**named), None if loaded.run is None else trained_format(loaded.run)
         return FileReading(reading, as_trained=reading.format == was == "jsonl")
     columns = () if "input" in given else loaded.columns
-    return _printed(inputs_as_trained(loaded.run, Path(source), named, columns, identity))
+    return _printed(inputs_as_trained(loaded.run, Path(source), named, columns, identity, loaded.spec.schema.labels))
 
 
 def text_file_of(file: Path, model: Path | None, given: Given) -> "TextFile":

@@ -80,11 +80,12 @@ def inputs_as_trained(
     given: Mapping[str, Any],
     columns: tuple[str, ...] = (),
     identity: str | None = None,
+    labels: tuple[str, ...] = (),
 ) -> FileReading:
     """The same for a file of inputs without targets: a template that names the target is left out.
 
     `columns` are the input columns of training, and `identity` that of its ids; they are reused if the file has them
-    and others.
+    and others. `labels` are those of the model: by them, words with tags are told from sentences.
     """
     template = None if run is None else run.data.reading.template
     if run is not None and template is not None and "template" not in given:
@@ -99,7 +100,7 @@ def inputs_as_trained(
     if (
         in_columns
         and known_format(path) == "text"
-        and has_sentences(path, ReadingConfig(encoding=found.config.encoding))
+        and has_sentences(path, ReadingConfig(encoding=found.config.encoding), labels)
     ):
         return FileReading(ReadingConfig(**{"encoding": found.config.encoding} | dict(given)))
     with suppress(SeqloomError):  # it is reported when the file is read

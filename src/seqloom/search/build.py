@@ -123,6 +123,7 @@ def _build(
         if settings.may_have_graph:
             texts = (one.text for one in islice(collection.documents(), done, None))
             index.require_graph(len(passages_of(text, model.lengths, settings.passage)) for text in texts)
+        all_kept = len(index) + checked.documents - done  # documents, if none is replaced
         yield Progress("documents", done, checked.documents, kept=done)
         documents = islice(collection.documents(), done, None) if done < checked.documents else ()
         for some in in_segments((one, len(one.text)) for one in documents):
@@ -133,7 +134,8 @@ def _build(
             yield Progress("documents", done, checked.documents, kept=done)
         if exact is not None:
             set_exact(index, exact)
-        return (yield from index.finished())
+        built = yield from index.finished()
+        return built._replace(replaced=all_kept - built.documents)
 
 
 def _settings(index: WritableStore, model: IndexEmbedder, passage_tokens: int | None, exact: bool | None) -> Settings:

@@ -185,6 +185,11 @@ class Collection(NamedTuple):
         sha256 = hashlib.sha256(msgspec.json.encode(read)).hexdigest()
         return CheckedDocuments(count, ledger.skipped, sha256, tuple(ledger.refused))
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether the documents have ids of their own, not their lines."""
+        return id_column(read_table((self.path,), self.reading, Ledger(self.bad_rows)), self.id, self.path) is not None
+
     def documents(self, ledger: Ledger | None = None) -> Iterator[TextDocument]:
         """Yield the documents in file order; bad rows are counted in the ledger and skipped."""
         problems = Ledger(self.bad_rows) if ledger is None else ledger

@@ -163,11 +163,12 @@ LINKED = "passages in the graph"  # the last stage of a build
 
 
 class IndexSummary(NamedTuple):
-    """The number of documents and passages in an index, and whether it has a graph."""
+    """The number of documents and passages in an index, whether it has a graph, and what a build replaced."""
 
     documents: int
     passages: int
     graph: bool
+    replaced: int = 0  # documents that had the id of a new one
 
 
 class StoredDocument(NamedTuple):

@@ -157,6 +157,8 @@ def training(file: CorpusFile, out: Path, words: WordsConfig, config: WordVector
     require_vector_file(out)
     if are_same(file.path, out):
         raise ConfigError(f"--out {out} would overwrite the corpus", fix="give another name")
+    if out.exists() or out.is_symlink():
+        raise ConfigError(f"{out} already exists", fix="choose another name, or delete it")
     corpus = yield from read_corpus(file, words)
     began = time.perf_counter()
     found = yield from train_vectors(corpus, config)

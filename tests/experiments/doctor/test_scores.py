@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnosis_common import falling, steps
+from diagnosis_common import falling, looks, steps
 from seqloom.config.training import ByLengthConfig, ConstantConfig, EpochsConfig, NewtonConfig, TrainingConfig
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.experiments.baselines import batches_of, training_batches
@@ -26,6 +26,7 @@ from seqloom.experiments.doctor.scores import (
     BaselineScore,
     ScoreBatches,
     Scores,
+    as_good,
     linear_baseline,
     linear_rows,
     measure_scores,
@@ -88,11 +89,40 @@ def test_a_loss_as_high_as_without_inputs_is_underfitting() -> None:
 def test_a_model_of_the_smallest_size_that_left_much_unlearned_is_small() -> None:
     nano = SCORES._replace(larger="tiny")
     assert codes(nano) == ["model.small"] and advised(nano)[0] == "--size tiny"
-    assert codes(nano._replace(train_loss=0.05)) == [], "it has learned its training set"
-    assert codes(nano._replace(train_loss=0.2, dev_loss=1.2)) == [], "a larger model would overfit more"
+    assert codes(nano._replace(train_loss=0.05, dev_loss=0.2)) == [], "it has learned its training set"
+    assert codes(nano._replace(train_loss=0.2, dev_loss=1.2)) == ["dev.gap"], "a larger model would overfit more"
     assert codes(nano._replace(larger="small")) == [], "a default may choose tiny"
     assert codes(nano._replace(own=0.95)) == [], "there is little left to learn"
     assert codes(nano._replace(train_loss=0.65)) == ["loss.high"], "told once"
+
+
+@pytest.mark.parametrize("validations", [[], [1.4], [1.0, 1.4]])
+def test_a_run_with_too_few_validations_for_a_curve_overfits_if_its_losses_are_far_apart(
+    validations: list[float],
+) -> None:
+    story = story_of(steps(falling) + (looks(validations) if validations else []))
+    apart = SCORES._replace(own=0.72, constant_loss=0.69, train_loss=0.02, dev_loss=1.4)
+    assert codes(apart, story) == ["dev.gap"]
+    assert advised(apart, story) == ["--dropout 0.3", "--weight-decay 0.1", "--patience 3"]
+    assert codes(apart._replace(dev_loss=0.3), story) == [], "some gap is normal"
+    assert codes(apart._replace(own=0.92), story) == [], "there is little left to learn"
+    solved = TrainingConfig(lr=1.0, schedule=ConstantConfig(), optimizer=NewtonConfig())
+    assert score_findings(apart, story, solved) == (), "its strength is the best on the dev set"
+
+
+def test_the_curves_decide_about_overfitting_if_they_are_long_enough() -> None:
+    apart = SCORES._replace(train_loss=0.02, dev_loss=1.4)
+    close = steps(falling) + looks([1.5, 1.0, 0.8, 0.6, 0.5, 0.4])
+    assert codes(apart, story_of(close)) == [] and codes(apart, story_of(close[:7] + close[-6:])) == ["dev.gap"]
+
+
+def test_a_run_that_is_not_better_than_a_recipe_by_more_than_chance_is_told_so() -> None:
+    linear = BaselineScore("the recipe linear", 0.79, wins=False, recipe="linear", loses=False)
+    (note,) = as_good(SCORES._replace(baselines=(linear,)))
+    assert "not better by more than chance than the recipe linear" in note and note.endswith("--model linear")
+    assert "accuracy is 0.8 and 0.79" in note
+    for other in (linear._replace(loses=True), linear._replace(wins=True), linear._replace(recipe=None)):
+        assert list(as_good(SCORES._replace(baselines=(other,)))) == []
 
 
 def test_a_score_at_the_floor_is_useless() -> None:

@@ -13,7 +13,7 @@ doubt, and `--format conll` or `--format text` decides.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -81,13 +81,23 @@ def guess(config: DataConfig, ledger: Ledger, *, words: bool = True, prose: bool
     return GuessedReading(reading)
 
 
-def has_sentences(path: Path, reading: ReadingConfig) -> bool:
-    """Whether the lines of a file of inputs are sentences, not words in columns: a word, or words with tags."""
-    lines = [line for line in _first_lines(path, reading) if line.strip() and not line.startswith(("#", DOCUMENT))]
+def has_sentences(path: Path, reading: ReadingConfig, labels: Collection[str] = ()) -> bool:
+    """Whether the lines of a file of inputs are sentences, not words in columns: a word, or words with tags.
+
+    Sentences may have equally many words, with a mark or capitals at the end. So what looks like a tag decides only
+    after a tab or in many lines. Two lines are columns if they end in tags of the model (`labels`), not only in marks,
+    which are also tags of parts of speech. One line without tabs is a sentence.
+    """
+    blocks = blocks_of(_first_lines(path, reading))
+    lines = [line for block in blocks for line in block if not line.startswith(("#", DOCUMENT))]
     separator = "\t" if any("\t" in line for line in lines) else " "
     rows = [cells_of(line, separator) for line in lines]
-    width = len(rows[0]) if rows else 1
-    return any(len(row) != width for row in rows) or (width > 1 and not are_tags(rows))
+    widths = {*map(len, rows)}
+    if len(widths) != 1 or widths == {1}:
+        return len(widths) > 1
+    known = [row[-1] for row in rows if row[-1] in labels]
+    are_labels = len(known) >= max(2, TAGGED * len(rows)) and any(map(str.isalnum, "".join(known)))
+    return not (are_labels or (are_tags(rows) and (separator == "\t" or columns_of(blocks))))
 
 
 def _first_lines(path: Path, reading: ReadingConfig) -> list[str]:

@@ -73,6 +73,11 @@ class Story(NamedTuple):
         """The steps and losses of the validations, without NaN."""
         return tuple((step, loss) for step, loss in self.dev if math.isfinite(loss))
 
+    @property
+    def has_dev_curve(self) -> bool:
+        """Whether the curves of both sets are long enough to see where they part."""
+        return self.is_long_enough and len(self.dev_losses) >= 3
+
 
 def story_of(metrics: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]] = ()) -> Story:
     """The course of a run from the lines of `metrics.jsonl` and `events.jsonl`."""
@@ -480,7 +485,7 @@ def plateau(story: Story, _: TrainingConfig) -> Finding | None:
 
 def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     """The training loss falls and the dev loss does not: the model overfits."""
-    if len(story.dev_losses) < 3:
+    if not story.has_dev_curve:
         return None
     losses = [loss for _, loss in story.dev_losses]
     last, lowest = fmean(losses[-2:]), min(losses)

@@ -52,6 +52,7 @@ from seqloom.experiments.doctor.scores import (
     AnyBatch,
     ScoreBatches,
     Scores,
+    as_good,
     measure_scores,
     score_findings,
     scores_table,
@@ -229,7 +230,7 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         named = "this run on the complete dev set" if running else f"this run on all {len(lengths):,} dev rows"
         of_all = () if score is None else ((named, score),)
     uncompared = bool(messages)
-    messages = (*messages, *never_found(known.per_class, spans=prepared.schema.target.of_steps))
+    messages = (*messages, *never_found(known.per_class, spans=prepared.schema.target.of_steps), *as_good(scores))
     # Confusions of spans say nothing about the frequency of labels.
     confusion = own.confusion if prepared.schema.target.one_label else ()
     return ModelMeasurements(

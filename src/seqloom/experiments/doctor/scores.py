@@ -11,7 +11,7 @@ by more than chance: in 975 of 1,000 resamples of the examples (paired bootstrap
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple, cast
 
@@ -22,13 +22,22 @@ from seqloom.config.models import AnyModel
 from seqloom.config.training import NewtonConfig, TrainingConfig
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.experiments.doctor.curves import FURTHER, Story, further_descent, longer, regularizing, rounded, short
+from seqloom.experiments.doctor.curves import (
+    FURTHER,
+    Story,
+    further_descent,
+    longer,
+    regularizing,
+    rounded,
+    short,
+)
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.metrics.bootstrap import resampled_sums
 from seqloom.nn.models import SequenceModel
 from seqloom.nn.types import Batch
 from seqloom.recipes.families import SIZES, Size
 from seqloom.report.figures.bars import Bars
+from seqloom.report.numbers import number
 from seqloom.tasks.evaluation import Evaluation, evaluate
 from seqloom.tasks.task import LOSS, Baseline, Calibrator, HeadSettings, Metric, ModelSpec, Task, task_of
 from seqloom.training.newton import solutions, training_texts
@@ -57,6 +66,7 @@ class BaselineScore(NamedTuple):
     score: float
     wins: bool
     recipe: str | None = None  # that makes it
+    loses: bool = True  # whether the run is better by more than chance
 
 
 class Scores(NamedTuple):
@@ -101,7 +111,7 @@ def measure_scores(
     others = [plain.simple_baseline(batches.train, batches.dev)]
     if not config.strengths:  # the run is not itself the solution of a linear model
         others.append(linear_baseline(plain, config, prepared, batches.dev))
-    found = [_scored(plain, other, own, scores.own) for other in others if other is not None]
+    found = [_scored(plain, other, own) for other in others if other is not None]
     if constant is not None:
         figures = plain.measure(plain.summed(constant.statistics))
         score = float(figures[metric.name])
@@ -126,19 +136,18 @@ def model_config(model: nn.Module) -> AnyModel:
     return cast(AnyModel, cast(Any, model).config)
 
 
-def _scored(task: Task, baseline: Baseline, own: Evaluation, score: float) -> BaselineScore:
-    """The score of a baseline; it wins if it is better than the run in nearly all resamples."""
-    name, better = task.metric.name, task.metric.higher_is_better
+def _scored(task: Task, baseline: Baseline, own: Evaluation) -> BaselineScore:
+    """The score of a baseline; it wins or loses if it is better or worse than the run in nearly all resamples."""
+    name, sign = task.metric.name, 1 if task.metric.higher_is_better else -1
     found = float(task.measure(task.summed(baseline.statistics))[name])
-    if not task.metric.better(found, score):
-        return BaselineScore(baseline.name, found, wins=False, recipe=baseline.recipe)
     # Equal seeds draw equal examples.
     theirs, ours = (
         task.measure(resampled_sums(rows, RESAMPLES, np.random.Generator(np.random.PCG64(0)), task.summed))[name]
         for rows in (baseline.statistics, own.statistics)
     )
-    wins = theirs > ours if better else theirs < ours
-    return BaselineScore(baseline.name, found, float(wins.mean()) >= SURE, baseline.recipe)
+    ahead = sign * (theirs - ours)
+    wins, loses = (float(sure.mean()) >= SURE for sure in (ahead > 0, ahead < 0))
+    return BaselineScore(baseline.name, found, wins, baseline.recipe, loses)
 
 
 def linear_baseline(task: Task, config: TrainingConfig, prepared: Prepared, dev: Sequence[AnyBatch]) -> Baseline | None:
@@ -193,8 +202,8 @@ def score_findings(
     few = None if scores.good or config.strengths else short(story, config)
     found = (few, at_floor(scores, advice) or beaten(scores, advice), hardly_learned(scores, advice))
     told = tuple(finding for finding in found if finding is not None)
-    other = None if told else too_small(scores, advice) or undertrained(scores, story, advice)
-    return told if other is None else (other,)
+    others = overfitted(scores, story, config, advice), too_small(scores, advice), undertrained(scores, story, advice)
+    return told or tuple(finding for finding in others if finding is not None)[:1]
 
 
 def cures(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> tuple[Advice, ...]:
@@ -245,6 +254,17 @@ def beaten(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
     )
 
 
+def as_good(scores: Scores) -> Iterator[str]:
+    """A message about a recipe that is cheaper than the run, which is not better by more than chance."""
+    for one in scores.baselines:
+        if one.recipe is not None and not one.wins and not one.loses:
+            yield (
+                f"this run is not better by more than chance than {one.name}, which is trained in seconds: their "
+                f"{scores.metric.name} is {number(scores.own)} and {number(one.score)}; if that is good enough, use "
+                f"--model {one.recipe}"
+            )
+
+
 def hardly_learned(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
     """The loss is high on the training set too."""
     if not scores.train_loss >= HIGH * scores.constant_loss or scores.constant_loss < SMALLEST:
@@ -255,6 +275,28 @@ def hardly_learned(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None
         "The loss on the training set is about as high as without looking at the input. The model is too small, was "
         "trained too briefly, or learns too slowly; or the inputs say nothing about the targets.",
         {"training loss": scores.train_loss, "loss without looking at the input": scores.constant_loss},
+        None,
+        advice,
+    )
+
+
+def overfitted(scores: Scores, story: Story, config: TrainingConfig, advice: tuple[Advice, ...]) -> Finding | None:
+    """The loss of the dev set is far above that of the training set, in a run whose curves are too short to show it.
+
+    A linear model that was solved is not told: its L2 strength is the best of several on the dev set.
+    """
+    if not scores.overfits or scores.good or config.strengths or story.has_dev_curve:
+        return None
+    return Finding(
+        "dev.gap",
+        "The model overfits",
+        "The model has learned its training set, but the loss on the dev set is far higher. Regularize the model or "
+        "stop earlier; more data helps most.",
+        {
+            "training loss": scores.train_loss,
+            "dev loss": scores.dev_loss,
+            "loss without looking at the input": scores.constant_loss,
+        },
         None,
         advice,
     )

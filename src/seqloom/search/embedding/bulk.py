@@ -117,7 +117,8 @@ def embed_file(
     loaded = model if isinstance(model, LoadedModel) else load(model)
     if not isinstance(source, InputSource):
         columns = InputColumns(() if input is None else (input,), loaded.columns, trained_id=loaded.id_column)
-        read = inputs_as_trained(loaded.run, Path(source), {}, () if input else loaded.columns, loaded.id_column)
+        labels, trained = loaded.spec.schema.labels, () if input else loaded.columns
+        read = inputs_as_trained(loaded.run, Path(source), {}, trained, loaded.id_column, labels)
         source = InputSource(Path(source), columns, read.config, skip_bad_rows)
     work = embedding_steps(
         loaded, source, Path(out), dtype=dtype, precision=precision, batch_tokens=batch_tokens, engine=engine
