@@ -1,8 +1,9 @@
-"""Defaults that follow the data: how words are read, whether they are only counted, and how much each class weighs.
+"""Defaults that follow the data: how words are read, whether they are only counted, dropout, and weights of classes.
 
 What a request names is kept. Messages say what was chosen, and how to choose otherwise.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.data.prepared import Prepared
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError
+from seqloom.recipes.families import RECIPES, SIZES, Size, recipe_called
 from seqloom.report.numbers import share
 from seqloom.tasks.encoders import (
     counts_letters,
@@ -39,10 +41,12 @@ from seqloom.training.request import RunRequest
 # All are written into the configuration. A run has its vocabulary in its folder and its vectors in its weights, so it
 # resumes without the file.
 
-BY_COUNTS = "linear"  # the recipe that counts words
 MUCH = 0.1  # share of unknown tokens in the training set
 LONG = 100  # mean number of tokens in a text above which word pairs cost more than they help
 FEW = 10_000  # long texts, below which counting words is often better than layers, in a fraction of the time
+FEW_TOKENS, MANY_TOKENS = 900_000, 2_700_000  # sets of about 30,000 and 130,000 pairs (benchmarks/defaults/results.md)
+MOST_DROPOUT, LEAST_DROPOUT = 0.3, 0.1
+OFTEN = 20  # epochs
 
 
 def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Schema) -> EncodingConfig:
@@ -170,8 +174,8 @@ def drops_case(request: RunRequest, schema: Schema) -> bool:
 
 
 def default_lowercase(request: RunRequest) -> bool:
-    """Whether case is dropped by default: for `linear`, to which a word that begins a sentence would be another one."""
-    return _case_is_open(request) and request.model == BY_COUNTS
+    """Whether case is dropped by default: by counting, where a word that begins a sentence would be another one."""
+    return _case_is_open(request) and recipe_called(request.model).counts_tokens
 
 
 def _case_is_open(request: RunRequest) -> bool:
@@ -186,19 +190,44 @@ def default_letters(request: RunRequest, tokenizer: FittedTokenizer, schema: Sch
     return recipe and reading and isinstance(tokenizer, WordsConfig) and not request.training.get("init")
 
 
-def why_counts(request: RunRequest, task: Task, prepared: Prepared) -> str:
-    """Why the default recipe is `linear`; empty if it is not: for few long texts that have one label each.
+def counting_recipe(request: RunRequest, task: Task, prepared: Prepared) -> tuple[str, str]:
+    """The recipe that counts tokens, and why it is the default: for few long texts that have one label each.
 
-    A request that names a setting of layers or of gradient descent keeps the usual recipe.
+    Both are empty if it is not. A request that names a setting of layers or of gradient descent keeps the usual recipe.
     """
-    rows = prepared.splits["train"]
-    if not prepared.schema.target.one_label or BY_COUNTS not in task.recipes() or request.names_layers():
-        return ""
+    rows, offered = prepared.splits["train"], task.recipes()
+    recipe = next((name for name in offered if RECIPES[name].counts_tokens), "")
+    if not recipe or not prepared.schema.target.one_label or request.names_layers():
+        return "", ""
     mean = float(prepared.columns["input"].lengths[rows].mean()) if len(rows) else 0.0
     if mean <= LONG or len(rows) >= FEW:
-        return ""
+        return "", ""
     found = f"{len(rows):,}, of {mean:.0f} tokens on average"
-    return f"fast, and often the best, for few long texts ({found}); --model {task.recipes()[0]} trains layers"
+    return recipe, f"fast, and often the best, for few long texts ({found}); --model {offered[0]} trains layers"
+
+
+def dropout_follows_text(recipe: str, size: Size, task: Task) -> bool:
+    """Whether dropout depends on the amount of text: in recipes that would learn little text by heart.
+
+    Models smaller than `small`, and those that write single forms instead of sentences, keep that of the recipe.
+    """
+    writes_sentences = task.spec.schema.target.is_text and task.metric.name != "exact_match"
+    is_large = SIZES.index(size) >= SIZES.index("small")
+    return writes_sentences and is_large and recipe_called(recipe).dropout_by_text
+
+
+def default_dropout(tokens: int, epochs: float) -> float | None:
+    """Up to 0.3 for little text that is read many times; None: the usual one of the recipe.
+
+    Between FEW_TOKENS and MANY_TOKENS, of source and target, the rate falls with their logarithm.
+
+    >>> [default_dropout(tokens, epochs=57) for tokens in (1_000, FEW_TOKENS, MANY_TOKENS)]
+    [0.3, 0.3, None]
+    """
+    if epochs < OFTEN or tokens >= MANY_TOKENS:
+        return None
+    borders = [math.log(FEW_TOKENS), math.log(MANY_TOKENS)]
+    return round(float(np.interp(math.log(max(1, tokens)), borders, [MOST_DROPOUT, LEAST_DROPOUT])), 2)
 
 
 def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:

@@ -26,15 +26,16 @@ from seqloom.data.schema import Schema
 from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Work, finished
-from seqloom.recipes.families import RECIPES, Size
+from seqloom.recipes.families import Size, recipe_called
 from seqloom.tasks.encoders import ENCODING, word_vectors_of
 from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_class, task_of
 from seqloom.training.data_defaults import (
-    BY_COUNTS,
     class_weights,
+    counting_recipe,
+    default_dropout,
+    dropout_follows_text,
     require_balanceable,
     unknown_word_messages,
-    why_counts,
     with_word_inputs,
     with_word_settings,
     word_messages,
@@ -142,8 +143,9 @@ def resolving(
     prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
     task = task_of(ModelSpec.of(prepared))
     is_open = start is None and before is None and request.model is None
-    if why := why_counts(request, task, prepared) if is_open else "":  # lengths are known only now; words change
-        request = request._replace(model=BY_COUNTS)
+    recipe, why = counting_recipe(request, task, prepared) if is_open else ("", "")
+    if recipe:  # lengths are known only now; words change
+        request = request._replace(model=recipe)
         encoding = with_word_settings(plain, request, dataset.schema)
         prepared = yield from preparing(dataset, encoding, Ledger.of(data), cache=place, given=given)
         task = task_of(ModelSpec.of(prepared))
@@ -288,14 +290,13 @@ class _Choice(NamedTuple):
 
     def dropout(self, size: Size) -> float | None:
         """As requested, as in the run that is resumed, or by the amount of data; None: the dropout of the recipe."""
-        recipe, tokens = self.recipe(), training_tokens(self.prepared)
-        if self.request.dropout is not None or self.task.default_dropout(recipe, size, 1, inf) is None:
+        if self.request.dropout is not None or not dropout_follows_text(self.recipe(), size, self.task):
             return self.request.dropout
         if self.before is not None:  # it may be resumed for more epochs, and keeps its rate
             return next(dropouts(self.before.model), 0.0)
-        named = self.request.training
+        tokens, named = training_tokens(self.prepared), self.request.training
         epochs = expected_epochs(self.duration or named.get("duration"), tokens, named.get("batching"))
-        return self.task.default_dropout(recipe, size, tokens, epochs)
+        return default_dropout(tokens, epochs)
 
     def training(self) -> TrainingConfig:
         """All settings of training."""
@@ -318,7 +319,7 @@ class _Choice(NamedTuple):
         if self.request.size is not None:
             return (self.request.size,)
         recipe = self.recipe()
-        if not recipe or not RECIPES[recipe].dimensions or self.request.dimensions(DEFAULT_SIZES[0]).changed():
+        if not recipe_called(recipe).dimensions or self.request.dimensions(DEFAULT_SIZES[0]).changed():
             return DEFAULT_SIZES[:1]
         if self.before is None:
             return DEFAULT_SIZES
@@ -364,7 +365,7 @@ class _Choice(NamedTuple):
         a quarter and an eighth of the width or else of the layers; without them the smaller sizes.
         """
         recipe, request = self.recipe(), self.request
-        if not recipe or not RECIPES[recipe].dimensions:
+        if not recipe_called(recipe).dimensions:
             return
         for name in ("width", "layers"):
             if (number := getattr(request, name)) is not None:
