@@ -23,6 +23,7 @@ from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.files import cache_folder
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import Schema
+from seqloom.data.survey import Survey
 from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Work, finished
@@ -140,14 +141,15 @@ def resolving(
         width = word_vectors_of(before.model) if before is not None else width_of(encoding.word_vectors.path)
     given = _given(start.spec, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
-    prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
+    survey = Survey(dataset, ledger)
+    prepared = yield from preparing(survey, encoding, cache=place, given=given)
     task = task_of(ModelSpec.of(prepared))
     is_open = start is None and before is None and request.model is None
     recipe, why = counting_recipe(request, task, prepared) if is_open else ("", "")
     if recipe:  # lengths are known only now; words change
         request = request._replace(model=recipe)
         encoding = with_word_settings(plain, request, dataset.schema)
-        prepared = yield from preparing(dataset, encoding, Ledger.of(data), cache=place, given=given)
+        prepared = yield from preparing(survey, encoding, cache=place, given=given)
         task = task_of(ModelSpec.of(prepared))
     if metric is None and before is None and (metric := task.default_metric(prepared)) is not None:
         request = request._replace(training={**request.training, "metric": metric})
