@@ -8,7 +8,7 @@ predict tokens if batches have less than 4,096 tokens; there, both rates are hig
 
 from typing import NamedTuple
 
-from seqloom.tasks.tag import CHAINED
+from seqloom.recipes.families import RECIPES
 from seqloom.training.learning_rate import Predicted, default_lr
 
 
@@ -110,7 +110,10 @@ def settings(dataset: Dataset, recipe: str) -> dict[str, str]:
         "weight decay 0.1": "--weight-decay 0.1",
     }
     if dataset.predicted == "steps":
-        tried |= {"other head": "--head softmax" if recipe in CHAINED else "--head crf", "case": "--no-lowercase"}
+        tried |= {
+            "other head": "--head softmax" if RECIPES[recipe].tags_by_crf else "--head crf",
+            "case": "--no-lowercase",
+        }
     if dataset.metric in ("accuracy", "f1"):
         tried["smoothing 0.1"] = "--label-smoothing 0.1"
     if dataset.metric == "bleu":

@@ -24,7 +24,7 @@ from seqloom.cli import app, terminal
 from seqloom.cli.terminal import LiveLines, PlainLines, display, followed, packed, summary
 from seqloom.cli.train import error_in_flags
 from seqloom.config.base import with_setting
-from seqloom.config.data import DataConfig, EncodingConfig, GivenSplit, RandomSplit
+from seqloom.config.data import ColumnSplit, DataConfig, EncodingConfig, GivenSplit, RandomSplit
 from seqloom.config.inputs import TokensConfig
 from seqloom.config.options import said
 from seqloom.config.tokenizers import WordsConfig
@@ -548,9 +548,11 @@ def test_a_run_without_a_dev_set_is_evaluated_on_a_file(capsys: pytest.CaptureFi
     [
         (DataConfig(train=("a.csv",), split=RandomSplit()), "seqloom evaluate {run} --split test"),
         (DataConfig(train=("a.csv",), test=("b.csv",), split=GivenSplit()), "seqloom evaluate {run} --split test"),
+        (DataConfig(train=("a.csv",), split=ColumnSplit(split_column="s")), "seqloom evaluate {run} --split test"),
+        (DataConfig(train=("questions",)), "seqloom evaluate {run} --split test"),
         (DataConfig(train=("a.csv",), split=RandomSplit(test_size=0.0)), "seqloom evaluate {run}"),
     ],
-    ids=["drawn", "file", "none"],
+    ids=["drawn", "file", "column", "built in", "none"],
 )
 def test_a_run_with_a_test_set_is_to_be_evaluated_on_it(
     data: DataConfig, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -2,14 +2,17 @@
 
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.data import FoldSplit, RandomSplit
-from seqloom.data.problems import Place
+from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit
+from seqloom.data.dataset import open_data, open_without_test
+from seqloom.data.problems import Ledger, Place
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import LONGEST_RUN, PIECES, divider
 
@@ -150,3 +153,32 @@ def test_every_line_of_a_short_text_is_in_dev_in_one_fold(rows: int, seed: int) 
     drawn = [runs_of(FoldSplit(folds=4, fold=fold, split_seed=seed), rows) for fold in range(4)]
     assert all(column.count("dev") == 1 for column in zip(*drawn, strict=True))
     assert all("dev" in fold for fold in drawn)
+
+
+@pytest.mark.parametrize(
+    ("train", "settings"),
+    [
+        ("all.csv", {}),
+        ("all.csv", {"split": ColumnSplit(split_column="part")}),
+        ("rows.csv", {}),
+        ("rows.csv", {"split": RandomSplit(test_size=0.0)}),
+        ("rows.csv", {"split": FoldSplit()}),
+        ("rows.csv", {"dev": ("dev.csv",)}),
+        ("rows.csv", {"dev": ("dev.csv",), "test": ("test.csv",)}),
+        ("rows.csv", {"test": ("test.csv",)}),
+        ("questions", {}),
+    ],
+    ids=["column", "named column", "drawn", "none drawn", "folds", "dev file", "files", "test file", "built in"],
+)
+def test_opened_data_knows_whether_it_has_a_test_set_without_reading_it(
+    train: str, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows", "dev", "test"):
+        Path(f"{name}.csv").write_text("text,label\n" + "".join(f"{name} {row},{row % 2}\n" for row in range(60)))
+    parts = ("train", "dev", "test")
+    header = "text,label," + ("part" if settings else "split")  # a column of that name splits by itself
+    Path("all.csv").write_text(f"{header}\n" + "".join(f"row {row},{row % 2},{parts[row % 3]}\n" for row in range(60)))
+    config = DataConfig(train=(train,), **settings)
+    known = open_without_test(config, Ledger()).config.has_test
+    assert known == any(part == "test" for part, _ in open_data(config, Ledger()).rows(Ledger()))

@@ -11,8 +11,8 @@ from seqloom.config.heads import ClassHeadConfig, CrfHeadConfig
 from seqloom.config.models import ElementModelConfig
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.kinds.text import LETTERS
-from seqloom.tasks.translate import FEW_TOKENS, MANY_TOKENS
 from seqloom.text.characters import letters_of
+from seqloom.training.data_defaults import FEW_TOKENS, MANY_TOKENS, default_dropout, dropout_follows_text
 from seqloom.training.learning_rate import expected_epochs
 from seqloom.training.request import requested
 from seqloom.training.resolve import Resolved, resolve
@@ -48,23 +48,20 @@ def classes(tmp_path: Path) -> Path:
     return tmp_path / "classes.conll"
 
 
-def test_the_dropout_of_a_translator_falls_with_the_logarithm_of_the_training_text(sentences: Path) -> None:
-    task = chosen(sentences).task
+def test_the_dropout_of_a_translator_falls_with_the_logarithm_of_the_training_text() -> None:
     middle = round(sqrt(FEW_TOKENS * MANY_TOKENS))
-    found = [task.default_dropout("transformer", "small", tokens, 57) for tokens in (1, FEW_TOKENS, middle)]
-    assert found == [0.3, 0.3, 0.2] and task.default_dropout("transformer", "small", MANY_TOKENS, 57) is None
+    assert [default_dropout(tokens, 57) for tokens in (1, FEW_TOKENS, middle)] == [0.3, 0.3, 0.2]
+    assert default_dropout(MANY_TOKENS, 57) is None, "much text"
+    assert default_dropout(1_000, 5) is None, "a short run"
 
 
-@pytest.mark.parametrize(
-    ("recipe", "size", "epochs"),
-    [("transformer", "tiny", 57), ("transformer", "small", 5), ("window", "small", 57), ("seq2seq-dot", "small", 57)],
-)
-def test_small_models_short_runs_and_other_families_keep_their_dropout(
-    sentences: Path, recipe: str, size: Any, epochs: int
-) -> None:
+def test_small_models_other_families_and_single_forms_keep_their_dropout(sentences: Path, classes: Path) -> None:
     task = chosen(sentences).task
-    assert task.default_dropout(recipe, size, 1_000, epochs) is None
-    assert task.with_metric("exact_match").default_dropout("transformer", "small", 1_000, 57) is None
+    assert dropout_follows_text("transformer", "small", task) and dropout_follows_text("transformer", "base", task)
+    for recipe, size in (("transformer", "tiny"), ("window", "small"), ("seq2seq-dot", "small"), ("", "small")):
+        assert not dropout_follows_text(recipe, size, task), (recipe, size)
+    assert not dropout_follows_text("transformer", "small", task.with_metric("exact_match"))
+    assert not dropout_follows_text("transformer", "small", chosen(classes).task), "no text is written"
 
 
 def test_a_translator_says_its_dropout_unless_it_was_named(sentences: Path) -> None:

@@ -28,9 +28,10 @@ from seqloom.tasks.task import TASKS, Task, task_class
 from seqloom.training import learning_rate
 from seqloom.training import resolve as resolving
 from seqloom.training import run as front
+from seqloom.training.data_defaults import class_weights
 from seqloom.training.learning_rate import expected_steps, training_tokens
 from seqloom.training.request import RunRequest, requested
-from seqloom.training.resolve import Resolved, class_weights, resolve
+from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import TrainedRun, train
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.run_location import RunLocation, RunMismatchError, changed

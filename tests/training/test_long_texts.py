@@ -6,7 +6,7 @@ import pytest
 
 from seqloom.config.models import SequenceModelConfig
 from seqloom.config.tokenizers import WordsConfig
-from seqloom.training import resolve as resolving
+from seqloom.training import data_defaults
 from seqloom.training.request import requested
 from seqloom.training.resolve import Resolved, resolve
 
@@ -39,7 +39,7 @@ def test_few_long_texts_are_classified_by_counts_and_the_line_says_why(tmp_path:
 
 
 def test_many_long_texts_train_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolving, "FEW", 16)
+    monkeypatch.setattr(data_defaults, "FEW", 16)
     assert recipe_of(resolved(tmp_path, words=120)) == "cnn"
 
 

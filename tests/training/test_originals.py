@@ -9,13 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 from seqloom.cli import app
-from seqloom.config.data import BadRows, DataConfig, EncodingConfig
+from seqloom.config.data import BadRows, DataConfig, EncodingConfig, RandomSplit
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.data import prepared as prepared_data
+from seqloom.data.dataset import open_data
+from seqloom.data.prepared import prepare, preparing
+from seqloom.data.problems import Ledger
+from seqloom.data.survey import Survey
+from seqloom.events import finished
+from seqloom.training.data_defaults import LONG
 from seqloom.training.events import Report, Validated
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run import train
+from seqloom.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -146,3 +153,40 @@ def test_a_file_of_data_is_opened_three_times_to_train_and_twice_to_train_again(
     assert OPENED.during(path, lambda: call(path, tmp_path / "run")) == 2, "a run that goes on"
     assert OPENED.during(path, lambda: call(path, None)) == 2
     assert OPENED.during(path, lambda: call(path, None)) == 2, "one that goes on in the folder of its name"
+
+
+@pytest.mark.parametrize("named", [{}, {"lowercase": False}], ids=["without case", "with case"])
+def test_a_file_of_few_long_texts_is_opened_as_often_for_the_default_model(
+    named: dict[str, Any], tmp_path: Path
+) -> None:
+    """The default follows from the lengths of the encoded texts, and then their words are encoded in another way."""
+    path = tmp_path / "data.csv"
+    text = " ".join(f"Word{number}" for number in range(LONG + 1))
+    path.write_text("text,label\n" + "".join(f"row{number} {text},label{number % 2}\n" for number in range(60)))
+
+    def call(out: str) -> None:
+        train(path, out=tmp_path / out, device="cpu", **named)
+        assert RunFolder(tmp_path / out).config().training.strengths, "not the model that counts words"
+
+    assert OPENED.during(path, lambda: call("run")) == 3
+    assert OPENED.during(path, lambda: call("other")) == 2
+    assert OPENED.during(path, lambda: call("run")) == 2, "a run that goes on"
+
+
+def test_data_that_is_encoded_twice_is_as_if_it_were_read_twice(tmp_path: Path) -> None:
+    """Truncated rows, words that do not fit and shown texts are of one encoding; a row in two sets is of the data."""
+    path = tmp_path / "data.csv"
+    rows = [f"Word{number} word{number} and more,label{number % 2}\n" for number in range(60)]
+    path.write_text("text,label\n" + "".join([*rows, rows[0]]))
+    data = DataConfig(train=(str(path),), split=RandomSplit(test_size=0.0))
+    encodings = [
+        EncodingConfig(tokenizer=WordsConfig(vocab_size=size, lowercase=lowercase), max_length=length)
+        for size, lowercase, length in ((50, True, 2), (40, False, 3))
+    ]
+    survey = Survey(open_data(data, Ledger()), Ledger())
+    together = [finished(preparing(survey, encoding)) for encoding in encodings]
+    for encoding, found in zip(encodings, together, strict=True):
+        alone = prepare(open_data(data, Ledger()), encoding, Ledger())
+        assert {"leak.overlap", "seq.truncated", "vocab.capped"} <= {finding.code for finding in found.findings}
+        assert found.findings == alone.findings and found.dev_texts == alone.dev_texts
+        assert all((found.columns[name].values == column.values).all() for name, column in alone.columns.items())

@@ -18,7 +18,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seqloom.config.data import RandomSplit
 from seqloom.data.problems import escaped
 from seqloom.errors import DamagedError, RepeatError
 from seqloom.events import Event, Progress, Result, Show, finished
@@ -382,8 +381,7 @@ def _has_test(out: Path) -> bool:
         return False
     from seqloom.training.run_folder import RunFolder  # needs torch, and `seqloom --help` does not
 
-    data = RunFolder(out).config().data
-    return bool(data.test) or (isinstance(data.split, RandomSplit) and data.split.test_size > 0)
+    return RunFolder(out).config().data.has_test
 
 
 def _calibrated(out: Path, ended: Ended) -> dict[str, float]:

@@ -283,6 +283,22 @@ class DataConfig(Config, tag="data", kw_only=True):
     split: Annotated[AnySplit | None, Flag(says="how to split the rows")] = None
     bad_rows: Annotated[BadRows, Flag()] = BadRows()
 
+    @property
+    def test_files(self) -> NameList:
+        """The files with rows of the test set, once the split is chosen: test files, and files that are split."""
+        if isinstance(self.split, ColumnSplit):
+            return (*self.train, *self.dev, *self.test)
+        drawn = isinstance(self.split, RandomSplit) and self.split.test_size > 0
+        return (*self.train, *self.test) if drawn else self.test
+
+    @property
+    def has_test(self) -> bool:
+        """Whether the data of a run has a test set, as far as is known without reading a row of it.
+
+        Every built-in dataset has one. Only these have no split when they are opened, because theirs is fixed.
+        """
+        return self.split is None or bool(self.test_files)
+
 
 class VectorFileConfig(Config, tag="vector-file", kw_only=True):
     """Pretrained word vectors that the model starts from; a resumed run does not need the file."""

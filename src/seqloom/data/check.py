@@ -62,7 +62,7 @@ def checking(
     dataset, mixed = _opened(config, ledger)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
-    encoder = yield from fitted_encoder(survey, encoding_over(encoding, default_encoding(dataset.schema)), ledger)
+    encoder = yield from fitted_encoder(survey, encoding_over(encoding, default_encoding(dataset.schema)))
     sizes: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # [N,S] of each block of each split
     for columns in encoded(survey, encoder):
         if isinstance(columns, Progress):
@@ -72,14 +72,14 @@ def checking(
     whole = {split: np.concatenate(blocks) for split, blocks in sizes.items()}
     report = reporter.report(
         " + ".join(config.train),
-        ledger,
+        encoder.ledger,
         columns=ReportColumns(dataset.config.input, dataset.config.target),
         inferred=dataset.messages,
         tokens={} if encoder.tokenizer is None else {split: rows[:, 0] for split, rows in whole.items()},
         batching=_batching(whole["train"], batch_tokens),
     )
     report = replace(report, findings=(*mixed, *report.findings))
-    return replace(report, next=_next(config, ledger, report.findings))
+    return replace(report, next=_next(config, encoder.ledger, report.findings))
 
 
 def _opened(config: DataConfig, ledger: Ledger) -> tuple[Dataset, tuple[DataFinding, ...]]:

@@ -14,6 +14,7 @@ import json
 import platform
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -74,6 +75,7 @@ class ExampleEncoder:
         self.files: dict[str, int] = {}  # in reading order
         self.shapes: dict[str, tuple[int | str, ...]] = {}  # by code: of the first arrays and numbers
         self.numbers = {label: number for number, label in enumerate(schema.labels)}
+        self.dev_texts: dict[int, str] = {}  # inputs of dev rows that their tokens do not show as written
         self.splitting = SplitterFit() if schema.input.in_words else None  # of training words
 
     def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
@@ -244,23 +246,18 @@ def prepare(
         given: labels and tokenizers of an existing model, used instead of those of the training set.
         show: is called with the progress.
     """
-    return finished(preparing(dataset, encoding, ledger, cache=cache, given=given), show)
+    evaluated = given is not None and given.labels is not None
+    survey = Survey(dataset, ledger, NoChecks() if evaluated else None)
+    return finished(preparing(survey, encoding, cache=cache, given=given), show)
 
 
 def preparing(
-    dataset: Dataset,
-    encoding: EncodingConfig,
-    ledger: Ledger,
-    *,
-    cache: Path | None = None,
-    given: GivenEncoding | None = None,
+    survey: Survey, encoding: EncodingConfig, *, cache: Path | None = None, given: GivenEncoding | None = None
 ) -> Work[Prepared]:
-    """The same as a generator that yields its progress."""
-    evaluated = given is not None and given.labels is not None
-    survey = Survey(dataset, ledger, NoChecks() if evaluated else None)
+    """The same as a generator that yields its progress. If a survey is encoded twice, its rows are checked once."""
     if cache is not None:
         return (yield from _cached(survey, encoding, cache, given))
-    encoder = yield from _encoder(survey, encoding, ledger, given)
+    encoder = yield from _encoder(survey, encoding, given)
     blocks = list[Columns]()
     for block in encoded(survey, encoder):
         if isinstance(block, Progress):
@@ -268,27 +265,28 @@ def preparing(
         else:
             blocks.append(block)
     columns = {name: Ragged.joined([block[name] for block in blocks]) for name in blocks[0]}
-    return _prepared(_facts(survey, encoder, ledger), columns)
+    return _prepared(_facts(survey, encoder), columns)
 
 
-def _encoder(
-    survey: Survey, encoding: EncodingConfig, ledger: Ledger, given: GivenEncoding | None
-) -> Work[ExampleEncoder]:
+def _encoder(survey: Survey, encoding: EncodingConfig, given: GivenEncoding | None) -> Work[ExampleEncoder]:
     """Return an encoder with the given labels and tokenizers; the rest is fitted during the survey."""
     if given is None or (given.tokenizer is None and given.target_tokenizer is None):
-        fitted = yield from fitted_encoder(survey, encoding, ledger)
+        fitted = yield from fitted_encoder(survey, encoding)
     else:
         yield from survey.read()
         target = (given.target_tokenizer or given.tokenizer) if survey.dataset.schema.target.is_text else None
-        fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, target, ledger)
+        fitted = ExampleEncoder(survey.schema(), encoding, given.tokenizer, target, deepcopy(survey.ledger))
     if given is None or given.labels is None:
         return fitted
     schema = fitted.schema._replace(labels=given.labels)
-    return ExampleEncoder(schema, encoding, fitted.tokenizer, fitted.target_tokenizer, ledger)
+    return ExampleEncoder(schema, encoding, fitted.tokenizer, fitted.target_tokenizer, fitted.ledger)
 
 
-def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> Work[ExampleEncoder]:
-    """Run the survey, and return an encoder with the tokenizers and labels of the training set."""
+def fitted_encoder(survey: Survey, encoding: EncodingConfig) -> Work[ExampleEncoder]:
+    """Run the survey, and return an encoder with the tokenizers and labels of the training set.
+
+    Its ledger continues that of the survey, which keeps only what is true of every encoding.
+    """
     schema, separate = survey.dataset.schema, encoding.target_tokenizer is not None
     to_text = schema.target.is_text
     tokenizer = target_tokenizer = None
@@ -303,6 +301,7 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig, ledger: Ledger) -> 
         target_tokenizer = yield from _fitted(survey, encoding, inputs=False, targets=True)
     else:
         yield from survey.read()
+    ledger = deepcopy(survey.ledger)
     for fitted in {id(one): one for one in (tokenizer, target_tokenizer) if one is not None}.values():
         # Report words that do not fit into the vocabulary.
         place = Place(survey.dataset.config.train[0])
@@ -342,8 +341,8 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
         columns = encoder.columns(block)
         rows = columns["input"].rows
         if part == "dev" and encoder.tokenizer is not None:
-            found = survey.dev_texts | dict(_changed_texts(block, columns, encoder, first))
-            survey.dev_texts = {
+            found = encoder.dev_texts | dict(_changed_texts(block, columns, encoder, first))
+            encoder.dev_texts = {
                 row: found[row] for row in heapq.nsmallest(KEPT_TEXTS, found, lambda row: sample_order(str(row)))
             }
         if part == "train" and encoder.splitting is not None:
@@ -379,7 +378,7 @@ def _changed_texts(
         yield first + row, " ".join(text.split())[:LONGEST_KEPT]
 
 
-def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedFacts:
+def _facts(survey: Survey, encoder: ExampleEncoder) -> PreparedFacts:
     first, second = encoder.tokenizer, encoder.target_tokenizer
     return PreparedFacts(
         input=encoder.schema.input.name,
@@ -388,10 +387,10 @@ def _facts(survey: Survey, encoder: ExampleEncoder, ledger: Ledger) -> PreparedF
         tokenizer=None if first is None else first.to_json(),
         target_tokenizer=None if second is None or second is first else second.to_json(),
         split=survey.dataset.config.split or GivenSplit(),
-        findings=findings_in(ledger),
+        findings=findings_in(encoder.ledger),
         files=tuple(encoder.files),
-        dev_texts=survey.dev_texts,
-        skipped=dict(ledger.bad),
+        dev_texts=encoder.dev_texts,
+        skipped=dict(encoder.ledger.bad),
         splitter=None if encoder.splitting is None else encoder.splitting.splitter(),
     )
 
@@ -427,9 +426,9 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
     The settings name the folder, so that two ways to read one file do not replace each other. Source files and versions
     are compared: if they changed, the folder is rebuilt.
     """
-    dataset, ledger, encoders = survey.dataset, survey.ledger, list[ExampleEncoder]()
+    dataset, encoders = survey.dataset, list[ExampleEncoder]()
     settings = {"data": msgspec.to_builtins(dataset.config), "encoding": msgspec.to_builtins(encoding)}
-    settings |= {"splits": list(dataset.splits), "bad_rows": msgspec.to_builtins(ledger.bad_rows)} | (
+    settings |= {"splits": list(dataset.splits), "bad_rows": msgspec.to_builtins(survey.ledger.bad_rows)} | (
         {} if given is None else {"given": given.fingerprint()}
     )
     name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:24]
@@ -437,17 +436,17 @@ def _cached(survey: Survey, encoding: EncodingConfig, cache: Path, given: GivenE
     key = settings | {"format": FORMAT, "versions": versions(dataset), "sources": sources}
 
     def build() -> Iterator[Columns | Progress]:
-        encoders.append((yield from _encoder(survey, encoding, ledger, given)))
+        encoders.append((yield from _encoder(survey, encoding, given)))
         yield from encoded(survey, encoders[0])
         # Reject files that were written, added or removed while they were read.
         now = _sources(dataset, encoding, given)
         for path in dict.fromkeys([*sources, *now]):
             if now.get(path) != sources.get(path):
                 text = f"the file changed while it was read: {sources.get(path)} before, {now.get(path)} after"
-                ledger.bad_file("data.changed", text, Place(path), "wait until no program writes it")
+                encoders[0].ledger.bad_file("data.changed", text, Place(path), "wait until no program writes it")
 
     def notes() -> dict[str, bytes]:
-        return {FACTS: msgspec.json.encode(_facts(survey, encoders[0], ledger))}
+        return {FACTS: msgspec.json.encode(_facts(survey, encoders[0]))}
 
     store = yield from open_or_build(cache / name, key, build, notes)
     return _prepared(msgspec.json.decode(store.notes[FACTS], type=PreparedFacts), store.columns)

@@ -3,7 +3,7 @@
     rows ──▶ blocks of one split ──▶ checks, labels, tags ──▶ the caller (which fits a tokenizer, for example)
 
 The survey collects the labels of the training set, the tag scheme of each file and the number of rows of each split. A
-small dataset is kept in memory, so that the second pass needs no file.
+small dataset is kept in memory, so that further passes need no file.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 from seqloom.events import Progress
 from seqloom.report.numbers import counted, share
 
-MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a dataset that is kept for the second pass
+MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a dataset that is kept for further passes
 
 Block = tuple[SplitName, list[Example]]
 
@@ -62,21 +62,27 @@ class Checks:
 
 
 class Survey:
-    """One pass over a dataset; its results are complete when `blocks` is exhausted."""
+    """The first pass over a dataset; its results are complete when `blocks` is exhausted."""
 
     def __init__(self, dataset: Dataset, ledger: Ledger, observer: ExampleObserver | None = None) -> None:
         self.dataset, self.ledger = dataset, ledger
         self.rows: Counter[SplitName] = Counter()
         self.labels: dict[SplitName, Counter[str]] = {part: Counter() for part in SPLITS}
         self.schemes: dict[str, Scheme] = {}  # the tag scheme of each file
-        self.dev_texts: dict[int, str] = {}  # inputs of dev rows that their tokens do not show as written
         self._observer = observer or Checks(dataset.schema)
         self._tags: dict[str, TagChecker] = {}
         self._kept: list[Block] | None = []
         self._characters = 0
+        self._is_complete = False
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the examples in blocks of one split; raise RejectedError if the checks reject the data."""
+        """Yield the examples in blocks of one split; raise RejectedError if the checks reject the data.
+
+        The checks see them once. For the tokenizer of another encoding they are yielded `again`.
+        """
+        if self._is_complete:
+            yield from self.again()
+            return
         rows = self.dataset.rows(self.ledger)
         target = self.dataset.schema.target
         for part, block in _in_blocks(self._follow_tags(rows) if target.has_labels and target.of_steps else rows):
@@ -90,6 +96,7 @@ class Survey:
             before = next(iter(self.schemes.values()), None)
             self.schemes[path] = checker.finish(self.ledger, Place(path), before)
         self._observer.finish(self.ledger)
+        self._is_complete = True
 
     def progress(self) -> Progress:
         """The rows read so far, and their share of the files if the size is known."""

@@ -23,11 +23,9 @@ from seqloom.config.data import (
     ANY_ROWS,
     SPLITS,
     BadRows,
-    ColumnSplit,
     DataConfig,
     EncodingConfig,
     GivenSplit,
-    RandomSplit,
     ReadingConfig,
     SplitName,
 )
@@ -234,7 +232,7 @@ def _require_unsealed(paths: Paths, part: SplitName, run: RunConfig | None) -> N
     if run is None or part == "test":
         return
     for path in map(Path, paths):
-        if any(_overlap(path.resolve(), Path(other).resolve()) for other in _with_test_rows(run.data)):
+        if any(_overlap(path.resolve(), Path(other).resolve()) for other in run.data.test_files):
             raise ConfigError(
                 f"{path} {_held(path, run.data)}",
                 fix="leave it out to evaluate on the dev set, or replace it by --split test to evaluate on the test "
@@ -247,14 +245,6 @@ def _held(path: Path, data: DataConfig) -> str:
     if any(path.resolve() == Path(other).resolve() for other in data.test):
         return "is the test set of this run"
     return "is data of this run, and some of its rows are the test set"
-
-
-def _with_test_rows(data: DataConfig) -> tuple[str, ...]:
-    """The files of a run that hold rows of its test set: test files, and files that are split into sets."""
-    if isinstance(data.split, ColumnSplit):
-        return (*data.train, *data.dev, *data.test)
-    drawn = isinstance(data.split, RandomSplit) and data.split.test_size > 0
-    return (*data.train, *data.test) if drawn else data.test
 
 
 def _overlap(path: Path, other: Path) -> bool:

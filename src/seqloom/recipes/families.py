@@ -311,6 +311,9 @@ class Recipe(NamedTuple):
     dimensions: tuple[Dimension, ...] = _ATTENTION  # the numbers of a size that it has
     char_encoders: tuple[CharEncoderName, ...] = CHAR_ENCODERS  # that it can have
     lr: LrFactors = LrFactors()
+    counts_tokens: bool = False  # it is linear in their counts: newton solves it, and the case of words is dropped
+    tags_by_crf: bool = False  # the default head of its taggers is a crf where the tags of words mark spans
+    dropout_by_text: bool = False  # its translators have more dropout if there is little text
 
 
 _TEXT: tuple[ModelKind, ...] = ("classifier", "tagger", "language-model", "embedder")
@@ -336,6 +339,7 @@ RECIPES: dict[str, Recipe] = {
             dimensions=(),
             char_encoders=("ngrams",),
             lr=LrFactors(10.0, 10.0, 10.0),
+            counts_tokens=True,
         ),
         Recipe(
             "bag",
@@ -398,6 +402,7 @@ RECIPES: dict[str, Recipe] = {
             RECURRENT,
             _STACK,
             lr=_GATED_LR,
+            tags_by_crf=True,  # `transformer` is worse with it (benchmarks/quality)
         ),
         Recipe(
             "self-attention",
@@ -412,6 +417,7 @@ RECIPES: dict[str, Recipe] = {
             _ALL + _MASKED + _GRAPH,
             transformer,
             lr=_UNGATED_LR,
+            dropout_by_text=True,
         ),
         Recipe("gpt", "Transformer decoder with learned positions", ("language-model",), gpt, lr=_UNGATED_LR),
         Recipe(
@@ -447,6 +453,17 @@ RECIPES: dict[str, Recipe] = {
         Recipe("patch-transformer", "Transformer over patches of a picture", ("picture-classifier",), transformer),
     )
 }
+
+NO_RECIPE = Recipe("", "a model of the user's own", (), dimensions=())
+
+
+def recipe_called(name: object) -> Recipe:
+    """Return the recipe of this name; `NO_RECIPE` for anything else, such as a model.
+
+    >>> recipe_called("linear").counts_tokens, recipe_called(None).counts_tokens
+    (True, False)
+    """
+    return RECIPES.get(name, NO_RECIPE) if isinstance(name, str) else NO_RECIPE
 
 
 def names(kind: ModelKind, first: str | None = None) -> list[str]:
@@ -536,7 +553,7 @@ def sequence_model(
     name: str, *, inputs: SequenceInput, head: MappedHead, size: AnySize = "small"
 ) -> SequenceModelConfig:
     """Return a model with one output for each sequence: a class, labels or numbers, by its head."""
-    if recipe_of(name, "classifier", size).name == "linear":
+    if recipe_of(name, "classifier", size).counts_tokens:
         return _linear(inputs, head.unmapped())
     return answering(body_of(name, "classifier", size), inputs, head)
 

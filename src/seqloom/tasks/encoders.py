@@ -252,7 +252,7 @@ class SequenceTask(Streamer, Vectorizer):
         layer, tokens = input_of(self.spec), self.spec.schema.input.reads_tokens
         shape: recipes.ModelKind = "picture-classifier" if isinstance(layer, PictureConfig) else "classifier"
         names = recipes.names(shape, DEFAULTS.get(type(layer), "cnn"))
-        return [name for name in names if name != "linear" or tokens]  # it counts tokens
+        return [name for name in names if tokens or not recipes.RECIPES[name].counts_tokens]
 
     def model(self, recipe: str, size: AnySize, head: HeadSettings) -> SequenceModelConfig:
         self.require_settings(head)

@@ -31,6 +31,7 @@ from seqloom.nn.models import ElementModel
 from seqloom.nn.ops import crf
 from seqloom.nn.packing import by_document
 from seqloom.nn.types import Batch, Padded, Spelled, Subwords
+from seqloom.recipes.families import recipe_called
 from seqloom.report.document import MarkedText, TextMark
 from seqloom.tasks.classify import OF_LABELS, class_head
 from seqloom.tasks.encoders import OF_LABEL, ElementTask, elements
@@ -47,7 +48,6 @@ from seqloom.tasks.task import (
 
 ANY_LENGTH = 2**24  # the largest value that a configuration allows
 OF_SPANS = (Metric("f1"), Metric("macro_f1"))
-CHAINED = ("bilstm",)  # recipes that have a crf by default; `transformer` is worse with it (benchmarks/quality)
 
 
 def scheme_of(labels: tuple[str, ...]) -> Scheme:
@@ -437,7 +437,8 @@ class Tag(Streamer, ElementTask):
 
     def default_head(self, recipe: str) -> HeadKind:
         """A crf if the tags of words mark spans, for recipes that score better with it."""
-        return "crf" if recipe in CHAINED and self.in_scheme and self.spec.schema.input.in_words else "softmax"
+        marks_spans = self.in_scheme and self.spec.schema.input.in_words
+        return "crf" if marks_spans and recipe_called(recipe).tags_by_crf else "softmax"
 
     def head(self, settings: HeadSettings) -> ClassHeadConfig | CrfHeadConfig:
         """A softmax over the tags of each element, or a crf."""

@@ -287,10 +287,6 @@ class ModelMaker(ABC):
         """Return the label smoothing of a recipe if the user gives none."""
         return 0.0
 
-    def default_dropout(self, recipe: str, size: AnySize, tokens: int, epochs: float) -> float | None:
-        """The dropout that a recipe has for this many training tokens, read so often; None: its usual one."""
-        return None
-
     def default_head(self, recipe: str) -> HeadKind:
         """The head of a recipe if the user names none."""
         return self.heads[0]

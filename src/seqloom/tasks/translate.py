@@ -13,7 +13,6 @@ embedded dates its loss was 0.002 after 870 steps, where `seq2seq-dot` had 0.41 
 
 import copy
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from seqloom.metrics import text as texts
 from seqloom.metrics.bootstrap import perplexity, ratio
 from seqloom.nn.models import EncoderDecoder
 from seqloom.nn.types import Batch, Loss, Padded, Pair
-from seqloom.recipes.families import SIZES, AnySize, Dimensions
+from seqloom.recipes.families import AnySize
 from seqloom.tasks.encoders import input_of, require_shape, sequences
 from seqloom.tasks.task import (
     LOSS,
@@ -143,9 +142,6 @@ def copying(spec: ModelSpec, model: nn.Module, source: Padded, tokens: Sequence[
 
 OF_TEXTS = tuple(Metric(name, highest=100.0) for name in ("bleu", "bleu_tokenized", "chrf"))
 TARGETS_READ = 1_000  # targets that decide on the metric
-FEW_TOKENS, MANY_TOKENS = 900_000, 2_700_000  # sets of about 30,000 and 130,000 pairs (benchmarks/defaults/results.md)
-MOST_DROPOUT, LEAST_DROPOUT = 0.3, 0.1
-OFTEN = 20  # epochs
 ALONG, BEYOND, OTHERWISE = 2, 32, 8  # an output has at most ALONG x source + BEYOND tokens; see `most_tokens`
 
 
@@ -179,19 +175,6 @@ class Translate(Translator):
     def default_label_smoothing(self, prepared: Prepared) -> float:
         """0.1 for sentences, of which several translations are good; 0 for single forms."""
         return 0.0 if self.default_metric(prepared) == "exact_match" else 0.1
-
-    def default_dropout(self, recipe: str, size: AnySize, tokens: int, epochs: float) -> float | None:
-        """Up to 0.3 for a Transformer that reads little text many times, which it would learn by heart.
-
-        Between FEW_TOKENS and MANY_TOKENS, of source and target, the rate falls with their logarithm. Models smaller
-        than `small`, short runs, and single forms instead of sentences keep the usual dropout of the recipe.
-        """
-        if recipe != "transformer" or SIZES.index(Dimensions.of(size).size) < SIZES.index("small"):
-            return None
-        if epochs < OFTEN or tokens >= MANY_TOKENS or self.metric.name == "exact_match":
-            return None
-        borders = [math.log(FEW_TOKENS), math.log(MANY_TOKENS)]
-        return round(float(np.interp(math.log(max(1, tokens)), borders, [MOST_DROPOUT, LEAST_DROPOUT])), 2)
 
     @property
     def tokenizer(self) -> Tokenizer:

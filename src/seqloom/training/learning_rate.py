@@ -48,7 +48,7 @@ from seqloom.data.loader import BatchPlan
 from seqloom.data.order import default_batch_tokens
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
-from seqloom.recipes.families import RECIPES, SIZES, AnySize, Dimensions, LrFactors, Size
+from seqloom.recipes.families import RECIPES, SIZES, AnySize, Dimensions, Size, recipe_called
 from seqloom.training.request import is_solved
 from seqloom.training.state import TrainingState
 
@@ -78,7 +78,7 @@ def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", ba
     >>> default_lr("transformer", "small", "tokens", 4096), default_lr("transformer", "small", "tokens", 256)
     (0.003, 0.00075)
     """
-    named, factors = Dimensions.of(size), RECIPES[recipe].lr if recipe else LrFactors()
+    named, factors = Dimensions.of(size), recipe_called(recipe).lr
     rate = _rate(recipe, named)
     if predicted == "tokens" and not factors.wide and _is_wide(recipe, named):
         return rate
@@ -256,7 +256,7 @@ def default_training(
         "batching": default_batching(prepared, batch_tokens, runs_on=runs_on, carries_state=carries_state),
         "duration": duration,
         "lr": min(default_lr(recipe, size, predicted, _batch_size(fed)), learned_at),
-        "schedule": ConstantConfig() if recipe == "linear" else LinearConfig(),
+        "schedule": ConstantConfig() if recipe_called(recipe).counts_tokens else LinearConfig(),
         "patience": PATIENCE,
     }
 

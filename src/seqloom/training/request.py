@@ -24,7 +24,7 @@ from seqloom.config.options import MODEL, Flag, said, settings, with_flags
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import ConstantConfig, NewtonConfig, RunConfig, TrainingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.recipes.families import CHAR_ENCODERS, RECIPES, Dimensions, Size
+from seqloom.recipes.families import CHAR_ENCODERS, RECIPES, Dimensions, Size, recipe_called
 from seqloom.training.run_location import DEFAULT_LOCATION, RunLocation
 
 OF_VECTORS = ("pooling", "objective", "micro_batch")
@@ -275,9 +275,9 @@ def _with_least(encoding: EncodingConfig, before: EncodingConfig) -> EncodingCon
 
 
 def is_solved(recipe: object, named: Mapping[str, Any]) -> bool:
-    """Whether newton trains the run: by name, or because `linear` is trained without settings of gradient descent."""
+    """Whether newton trains the run: by name, or because nothing else was named for a recipe that counts tokens."""
     by_steps = {"optimizer", "lr", "schedule"} & named.keys()
-    return isinstance(named.get("optimizer"), NewtonConfig) or (recipe == "linear" and not by_steps)
+    return isinstance(named.get("optimizer"), NewtonConfig) or (recipe_called(recipe).counts_tokens and not by_steps)
 
 
 FLAGS = settings(RunRequest) | settings(TrainingConfig) | settings(DataConfig) | settings(EncodingConfig)

@@ -11,20 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from seqloom.bundle import Bundle, model_folder, read_bundle
 from seqloom.config.base import dropouts, with_dropout, with_setting
-from seqloom.config.data import (
-    SPLITS,
-    DataConfig,
-    EncodingConfig,
-    EncodingOptions,
-    VectorFileConfig,
-    encoding_over,
-)
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, encoding_over
 from seqloom.config.models import AnyModel, objective_of
-from seqloom.config.tokenizers import FittedTokenizer, WordsConfig
 from seqloom.config.training import AnyDuration, RunConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_without_test
 from seqloom.data.prepared import GivenEncoding, Prepared, default_encoding, preparing
@@ -32,23 +23,24 @@ from seqloom.data.problems import Ledger, escaped
 from seqloom.data.readers.files import cache_folder
 from seqloom.data.run_files import is_one, located, names_of, with_known_starts
 from seqloom.data.schema import Schema
+from seqloom.data.survey import Survey
 from seqloom.data.word_vectors import width_of
 from seqloom.errors import ConfigError
 from seqloom.events import Work, finished
-from seqloom.recipes.families import RECIPES, Size
-from seqloom.report.numbers import share
-from seqloom.tasks.encoders import (
-    ENCODING,
-    counts_letters,
-    counts_pairs,
-    reads_letters,
-    require_letters,
-    require_vectors,
-    with_words_input,
-    word_vectors_of,
-)
+from seqloom.recipes.families import Size, recipe_called
+from seqloom.tasks.encoders import ENCODING, word_vectors_of
 from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_class, task_of
-from seqloom.text.special_tokens import COUNT, UNKNOWN
+from seqloom.training.data_defaults import (
+    class_weights,
+    counting_recipe,
+    default_dropout,
+    dropout_follows_text,
+    require_balanceable,
+    unknown_word_messages,
+    with_word_inputs,
+    with_word_settings,
+    word_messages,
+)
 from seqloom.training.estimate import DEFAULT_SIZES, Pace, Processor, estimate_line, fitted, smaller_sizes
 from seqloom.training.learning_rate import (
     batching_message,
@@ -63,178 +55,8 @@ from seqloom.training.request import WORD_VECTORS, RunRequest
 from seqloom.training.run_folder import DataFacts, RunFolder
 from seqloom.training.run_location import RunLocation
 
-# Character encoders, counts and pretrained vectors: what they change in the encoding and in the model.
-#
-#     --char-encoder cnn      the data keeps the characters of its words, and the model reads them too
-#     --char-encoder ngrams   the same for linear, also of texts
-#     --min-count 2           words that occur less often are UNKNOWN
-#     --word-vectors FILE     the file's first words join the vocabulary, and word vectors start from the file
-#
-# All are written into the configuration. A run has its vocabulary in its folder and its vectors in its weights, so it
-# resumes without the file.
-
-BY_COUNTS = "linear"  # the recipe that counts words
 RUNNING = ("paragraph", "file")  # units of a text file that follow each other in one text
 SHOWN = 5  # labels in a message
-MUCH = 0.1  # share of unknown tokens in the training set
-LONG = 100  # mean number of tokens in a text above which word pairs cost more than they help
-FEW = 10_000  # long texts, below which counting words is often better than layers, in a fraction of the time
-
-
-def with_word_settings(encoding: EncodingConfig, request: RunRequest, schema: Schema) -> EncodingConfig:
-    """The encoding with characters, counts and vectors as requested or by default; ConfigError if they do not fit.
-
-    With a character encoder, a word is one token, split where the data splits.
-    """
-    if request.word_vectors_limit is not None and request.word_vectors is None:
-        raise ConfigError(
-            "--word-vectors-limit without --word-vectors", fix="give --word-vectors FILE, or leave the limit out"
-        )
-    given = None if isinstance(request.model, str) else request.model
-    counted = request.char_encoder == "ngrams" or (given is not None and counts_letters(given))
-    own = given is not None and (reads_letters(given) or counted)
-    changed: dict[str, Any] = {"tokenizer": schema.input.tokenizer(encoding.tokenizer)}
-    usual = request.char_encoder is None and default_letters(request, encoding.tokenizer, schema)
-    if request.char_encoder == "none" and isinstance(encoding.tokenizer, WordsConfig):
-        changed["tokenizer"] = msgspec.structs.replace(encoding.tokenizer, keep_characters=False)
-    elif request.char_encoder not in (None, "none") or own or usual:
-        tokenizer = require_letters(schema, encoding.tokenizer, counted=counted)
-        split = "space" if schema.input.in_words else tokenizer.word_split
-        folded = tokenizer.lowercase or drops_case(request, schema)
-        changed["tokenizer"] = msgspec.structs.replace(
-            tokenizer, keep_characters=True, word_split=split, lowercase=folded
-        )
-    elif isinstance(encoding.tokenizer, WordsConfig) and not schema.input.in_words:  # nothing would read them
-        folded = encoding.tokenizer.lowercase or default_lowercase(request)
-        changed["tokenizer"] = msgspec.structs.replace(changed["tokenizer"], keep_characters=False, lowercase=folded)
-    if request.word_vectors is not None:
-        limit = {} if request.word_vectors_limit is None else {"limit": request.word_vectors_limit}
-        changed["word_vectors"] = VectorFileConfig(path=str(request.word_vectors), **limit)
-    encoding = msgspec.structs.replace(encoding, **changed)
-    if encoding.word_vectors is not None:
-        require_vectors(task_class(schema.target.name), schema, encoding.tokenizer)
-    return default_counts(encoding, schema)
-
-
-def with_word_inputs(model: AnyModel, request: RunRequest, prepared: Prepared, width: int | None) -> AnyModel:
-    """The model of a recipe, its input changed for a character encoder, vectors of this width, or long texts."""
-    if reads_letters(model):
-        chosen = {} if request.char_encoder in (None, "none") else {"char_encoder": request.char_encoder}
-        model = with_words_input(model, rare_from=first_rare(prepared), **chosen)
-    if width is not None and word_vectors_of(model) != width:
-        model = with_words_input(model, size=width)
-    return with_affordable_pairs(model, prepared)
-
-
-def with_affordable_pairs(model: AnyModel, prepared: Prepared) -> AnyModel:
-    """The same model; one that counts word pairs counts only words if the texts of the training set are long."""
-    if counts_pairs(model) and float(prepared.columns["input"].lengths[prepared.splits["train"]].mean()) > LONG:
-        return with_words_input(model, order=1)
-    return model
-
-
-def word_messages(
-    request: RunRequest, asked: EncodingConfig, chosen: EncodingConfig, prepared: Prepared
-) -> Iterator[str]:
-    """Messages about defaults for words: that characters are read, case is dropped, and some words are unknown."""
-    if request.char_encoder is None and default_letters(request, chosen.tokenizer, prepared.schema):
-        yield "character encoder: cnn, beside word vectors (--char-encoder none turns it off)"
-        if drops_case(request, prepared.schema):
-            yield "words are lowercased, and their characters keep their case (--no-lowercase keeps it in words too)"
-    elif chosen.tokenizer.lowercase and not asked.tokenizer.lowercase:
-        yield "words are read without their case (--no-lowercase keeps it)"
-    to_text = prepared.schema.target.is_text
-    before, now = ((one.target_tokenizer if to_text else None) or one.tokenizer for one in (asked, chosen))
-    if (
-        isinstance(before, WordsConfig)
-        and isinstance(now, WordsConfig)
-        and before.min_count is None
-        and now.min_count != 1
-    ):
-        read = prepared.columns["target" if to_text else "input"].select(prepared.splits["train"]).values
-        if unknown := float((read == UNKNOWN).mean()):
-            cure = "; for so little text, --tokenizer characters or bpe fits better" if unknown >= MUCH else ""
-            yield (
-                f"words that occur only once are replaced by the unknown token: {share(unknown)} of the training text "
-                f"(--min-count 1 keeps them){cure}"
-            )
-
-
-def first_rare(prepared: Prepared) -> int:
-    """The first token that occurs at most once in training; tokens are numbered by frequency."""
-    read = prepared.columns["input"].select(prepared.splits["train"]).values
-    return max(COUNT, 1 + int(np.flatnonzero(np.bincount(read) > 1).max(initial=0)))
-
-
-def unknown_word_messages(prepared: Prepared) -> tuple[str, ...]:
-    """A message about the share of training tokens that the tokenizer of --init does not know, if there are any."""
-    read = prepared.columns["input"].select(prepared.splits["train"]).values
-    unknown = float((read == UNKNOWN).mean()) if prepared.tokenizer is not None and len(read) else 0.0
-    if not unknown:
-        return ()
-    cure = "; pretrain on text with these words, or with --tokenizer bpe" if unknown >= MUCH else ""
-    return (f"{share(unknown)} of the training tokens are unknown to the tokenizer of --init{cure}",)
-
-
-def default_counts(encoding: EncodingConfig, schema: Schema) -> EncodingConfig:
-    """The encoding with the default `min_count` where it names none.
-
-    Where the model writes words, as in language modeling and translation, words that occur once are UNKNOWN, so that
-    the model learns how likely a new word is. With every word in the vocabulary, it would never see UNKNOWN in
-    training, and a new word would have the highest loss of all.
-    """
-    first, second = encoding.tokenizer, encoding.target_tokenizer
-    written = schema.target.is_running or (schema.target.is_text and second is None)
-    first, second = _counted(first, 2 if written else 1), second if second is None else _counted(second, 2)
-    return msgspec.structs.replace(encoding, tokenizer=first, target_tokenizer=second)
-
-
-def _counted(tokenizer: FittedTokenizer, least: int) -> FittedTokenizer:
-    is_open = isinstance(tokenizer, WordsConfig) and tokenizer.min_count is None
-    return msgspec.structs.replace(tokenizer, min_count=least) if is_open else tokenizer
-
-
-def drops_case(request: RunRequest, schema: Schema) -> bool:
-    """Whether words are lowercased by default: those of a tagger that reads their characters, which keep their case.
-
-    Word vectors of a file have the case of the file.
-    """
-    recipe = request.model is None or isinstance(request.model, str)
-    given = request.word_vectors is not None or request.training.get("init")
-    tagged = schema.input.in_words and schema.target.of_steps
-    return _case_is_open(request) and recipe and not given and tagged
-
-
-def default_lowercase(request: RunRequest) -> bool:
-    """Whether case is dropped by default: for `linear`, to which a word that begins a sentence would be another one."""
-    return _case_is_open(request) and request.model == BY_COUNTS
-
-
-def _case_is_open(request: RunRequest) -> bool:
-    asked = request.encoding
-    return asked is None or (isinstance(asked, EncodingOptions) and "lowercase" not in asked.named)
-
-
-def default_letters(request: RunRequest, tokenizer: FittedTokenizer, schema: Schema) -> bool:
-    """Whether a recipe reads characters by default: taggers do, because they meet many new words."""
-    recipe = request.model is None or isinstance(request.model, str)
-    reading = schema.input.in_words and "char_encoder" in task_class(schema.target.name).settings
-    return recipe and reading and isinstance(tokenizer, WordsConfig) and not request.training.get("init")
-
-
-def why_counts(request: RunRequest, task: Task, prepared: Prepared) -> str:
-    """Why the default recipe is `linear`; empty if it is not: for few long texts that have one label each.
-
-    A request that names a setting of layers or of gradient descent keeps the usual recipe.
-    """
-    rows = prepared.splits["train"]
-    if not prepared.schema.target.one_label or BY_COUNTS not in task.recipes() or request.names_layers():
-        return ""
-    mean = float(prepared.columns["input"].lengths[rows].mean()) if len(rows) else 0.0
-    if mean <= LONG or len(rows) >= FEW:
-        return ""
-    found = f"{len(rows):,}, of {mean:.0f} tokens on average"
-    return f"fast, and often the best, for few long texts ({found}); --model {task.recipes()[0]} trains layers"
 
 
 class Resolved(NamedTuple):
@@ -311,7 +133,7 @@ def resolving(
     metric, batching = request.training.get("metric"), request.training.get("batching")
     kind = task_class(dataset.schema.target.name)
     kind.check(metric=metric, head=request.head, settings=request.of_vectors(), batching=batching)
-    _require_balanceable(request.class_weights, dataset.schema)
+    require_balanceable(request.class_weights, dataset.schema)
     plain = encoding_over(request.encoding, _default_encoding(dataset.schema, start))
     encoding = with_word_settings(plain, request, dataset.schema)
     width = None  # of pretrained vectors
@@ -319,13 +141,15 @@ def resolving(
         width = word_vectors_of(before.model) if before is not None else width_of(encoding.word_vectors.path)
     given = _given(start.spec, dataset.schema) if start is not None else _own_words(folder, own)
     place = cache if cache is not None else cache_folder() / "prepared"
-    prepared = yield from preparing(dataset, encoding, ledger, cache=place, given=given)
+    survey = Survey(dataset, ledger)
+    prepared = yield from preparing(survey, encoding, cache=place, given=given)
     task = task_of(ModelSpec.of(prepared))
     is_open = start is None and before is None and request.model is None
-    if why := why_counts(request, task, prepared) if is_open else "":  # lengths are known only now; words change
-        request = request._replace(model=BY_COUNTS)
+    recipe, why = counting_recipe(request, task, prepared) if is_open else ("", "")
+    if recipe:  # lengths are known only now; words change
+        request = request._replace(model=recipe)
         encoding = with_word_settings(plain, request, dataset.schema)
-        prepared = yield from preparing(dataset, encoding, Ledger.of(data), cache=place, given=given)
+        prepared = yield from preparing(survey, encoding, cache=place, given=given)
         task = task_of(ModelSpec.of(prepared))
     if metric is None and before is None and (metric := task.default_metric(prepared)) is not None:
         request = request._replace(training={**request.training, "metric": metric})
@@ -468,14 +292,13 @@ class _Choice(NamedTuple):
 
     def dropout(self, size: Size) -> float | None:
         """As requested, as in the run that is resumed, or by the amount of data; None: the dropout of the recipe."""
-        recipe, tokens = self.recipe(), training_tokens(self.prepared)
-        if self.request.dropout is not None or self.task.default_dropout(recipe, size, 1, inf) is None:
+        if self.request.dropout is not None or not dropout_follows_text(self.recipe(), size, self.task):
             return self.request.dropout
         if self.before is not None:  # it may be resumed for more epochs, and keeps its rate
             return next(dropouts(self.before.model), 0.0)
-        named = self.request.training
+        tokens, named = training_tokens(self.prepared), self.request.training
         epochs = expected_epochs(self.duration or named.get("duration"), tokens, named.get("batching"))
-        return self.task.default_dropout(recipe, size, tokens, epochs)
+        return default_dropout(tokens, epochs)
 
     def training(self) -> TrainingConfig:
         """All settings of training."""
@@ -498,7 +321,7 @@ class _Choice(NamedTuple):
         if self.request.size is not None:
             return (self.request.size,)
         recipe = self.recipe()
-        if not recipe or not RECIPES[recipe].dimensions or self.request.dimensions(DEFAULT_SIZES[0]).changed():
+        if not recipe_called(recipe).dimensions or self.request.dimensions(DEFAULT_SIZES[0]).changed():
             return DEFAULT_SIZES[:1]
         if self.before is None:
             return DEFAULT_SIZES
@@ -544,7 +367,7 @@ class _Choice(NamedTuple):
         a quarter and an eighth of the width or else of the layers; without them the smaller sizes.
         """
         recipe, request = self.recipe(), self.request
-        if not recipe or not RECIPES[recipe].dimensions:
+        if not recipe_called(recipe).dimensions:
             return
         for name in ("width", "layers"):
             if (number := getattr(request, name)) is not None:
@@ -614,29 +437,6 @@ def _adapted(task: Task, model: AnyModel, request: RunRequest) -> AnyModel:
         adapted = with_setting(adapted, name, objective_of(value) if name == "objective" else value)
     task.require(adapted)
     return adapted
-
-
-def class_weights(asked: str | tuple[float, ...], prepared: Prepared) -> tuple[float, ...]:
-    """The weight of each class: as given, or such that all classes have the same total weight."""
-    if not isinstance(asked, str):
-        return asked
-    _require_balanceable(asked, prepared.schema)
-    labels = prepared.columns["target"].select(prepared.splits["train"]).values
-    counts = np.bincount(labels[labels >= 0], minlength=len(prepared.schema.labels))
-    return tuple((counts.sum() / np.maximum(1, counts) / len(counts)).tolist())
-
-
-def _require_balanceable(given: str | tuple[float, ...], schema: Schema) -> None:
-    """Refuse `balanced` for targets without a single label, and any other name."""
-    if not isinstance(given, str):
-        return
-    if given != "balanced":
-        raise ConfigError(f"class weights {given!r}", fix="give 'balanced', or a number for each class")
-    if not schema.target.one_label:
-        raise ConfigError(
-            f"balanced class weights need one label per example, but the target is {schema.target}",
-            fix="leave them out",
-        )
 
 
 # The files of a run by the names in its configuration, so that it resumes however its data is spelled now.

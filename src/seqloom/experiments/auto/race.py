@@ -22,12 +22,11 @@ from typing import Any
 import msgspec
 
 from seqloom.config.base import dropouts
-from seqloom.config.data import ColumnSplit, Format, Overlong, RandomSplit, Unit
+from seqloom.config.data import Format, Overlong, Unit
 from seqloom.config.data import Task as TaskName
 from seqloom.config.options import stated, strict
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.check import Names
-from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DamagedError, DurableError, SeqloomError
 from seqloom.experiments.auto import budget, record
 from seqloom.experiments.auto.budget import (
@@ -352,15 +351,8 @@ class Race:
         """The leaderboard so far; None if no candidate has a score."""
         if self.leaders.winner is None:
             return None
-        return self.leaders.board(self.plan, self.record, read_latencies(self.plan), has_test=self._has_test())
-
-    def _has_test(self) -> bool:
-        """Whether there is a test set to evaluate the winner on; found without reading it."""
-        data = self.first.config.data
-        drawn = isinstance(data.split, ColumnSplit) or (
-            isinstance(data.split, RandomSplit) and data.split.test_size > 0
-        )
-        return bool(data.test) or drawn or data.train[0] in NAMES
+        has_test = self.first.config.data.has_test
+        return self.leaders.board(self.plan, self.record, read_latencies(self.plan), has_test=has_test)
 
     def finish(self) -> Leaderboard:
         """Write the leaderboard and the winner's model, and mark the race as finished."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from seqloom.config.data import ColumnSplit, Format, Overlong, RandomSplit, Unit
+from seqloom.config.data import Format, Overlong, Unit
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind, Pooling
 from seqloom.config.inputs import CharEncoderName
@@ -26,7 +26,6 @@ from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.config.training import AnyBatching, AnyOptimizer, AnySchedule
 from seqloom.data.check import Names
 from seqloom.data.prepared import Prepared
-from seqloom.data.synthetic.registry import NAMES
 from seqloom.errors import ConfigError, DurableError, SeqloomError
 from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.compare.costs import measure_costs
@@ -87,9 +86,7 @@ class OpenedComparison:
         for name in models:  # raises for a recipe that cannot do the task
             self.task.model(name, plan.size, HeadSettings())
         # raises now, and not after hours of training; the test set is not read for it
-        split, data = first.config.data.split, first.config.data
-        drawn = isinstance(split, ColumnSplit) or (isinstance(split, RandomSplit) and split.test_size > 0)
-        self.has_test = bool(data.test) or drawn or data.train[0] in NAMES
+        self.has_test = first.config.data.has_test
         if not (len(first.prepared.splits["dev"]) if plan.split == "dev" else self.has_test):
             fix = f"give --{plan.split} FILE, or --{plan.split}-size 10%"
             raise ConfigError(f"there is no {plan.split} set to evaluate on", fix=fix)

@@ -40,8 +40,8 @@ from seqloom.report.figures.bars import Bars
 from seqloom.report.numbers import number
 from seqloom.tasks.evaluation import Evaluation, evaluate
 from seqloom.tasks.task import LOSS, Baseline, Calibrator, HeadSettings, Metric, ModelSpec, Task, task_of
+from seqloom.training.data_defaults import with_affordable_pairs
 from seqloom.training.newton import solutions, training_texts
-from seqloom.training.resolve import with_affordable_pairs
 
 LINEAR = "linear"
 LINEAR_ROWS = 5_000  # of the training set
