@@ -125,6 +125,12 @@ def test_a_dot_before_a_comma_belongs_to_its_word_if_training_words_end_in_dots(
     assert split(separate, "Inc., it") == ["Inc", ".", ",", "it"]
 
 
+@pytest.mark.parametrize("words", ["Acme Corp. 's plan ?", "The U.S. 's chief , Beta Ltd. 's Bo .", "Ann 's brother ."])
+def test_a_dot_before_a_clitic_belongs_to_its_word(words: str) -> None:
+    raw = words.replace(" '", "'").replace(" ?", "?").replace(" ,", ",").removesuffix(" .") + "." * words.endswith(" .")
+    assert split(splitter(TREEBANK), raw) == words.split()
+
+
 def test_french_clitics_before_a_word_are_split() -> None:
     learned = splitter("l' homme et l' enfant d' Anne d' Eve\nl' eau aujourd'hui")
     assert split(learned, "l'arbre d'Yves aujourd'hui") == ["l'", "arbre", "d'", "Yves", "aujourd'hui"]

@@ -14,8 +14,8 @@ different training words have it attached, and next to how many different words 
 Words are counted by their shape, so `J.` can be kept and `Paris.` split. These rules are for new words. A training word
 that they would split is kept, unless the training data has it split more often. A mark that never occurs follows the
 majority of the others. Different marks in a row, as in `Paris."`, are one word only if they often are in training; the
-dot of `Corp.,` belongs to its word if training words end in dots, because no sentence ends before a comma. Without
-marks in the training data, or if they are all attached, text is split at spaces only. Addresses (URLs, e-mail) are one
+dot of `Corp.,` and `Corp.'s` belongs to its word if training words end in dots, because no sentence ends before a
+comma or a clitic. Without marks in the training data, or if they are all attached, text is split at spaces only. Addresses (URLs, e-mail) are one
 word.
 """
 
@@ -66,7 +66,7 @@ class WordSplitter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: frozenset[str] = frozenset()  # usual words of several marks: ... -- :)
     repeated: frozenset[str] = frozenset()  # marks that are repeated in such words: . -
     kept: frozenset[str] = frozenset()  # training words that the rules would split
-    abbreviates: bool = False  # whether a dot before a comma belongs to its word: Corp.,
+    abbreviates: bool = False  # whether a dot before a comma or clitic belongs to its word: Corp.,
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where each word starts and stops. Together the words have all characters of the text but spaces, in order.
@@ -92,7 +92,8 @@ class WordSplitter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 found += parts
             waiting += parts[::-1] if len(parts) > 1 else []
         for at in range(len(found) - 2, 0, -1) if self.abbreviates else ():
-            if found[at : at + 2] == [".", ","] and _kind(found[at - 1]) == PLAIN:
+            ends_word = found[at + 1] == "," or _plain(found[at + 1]) in self.suffixes
+            if found[at] == "." and ends_word and _kind(found[at - 1]) == PLAIN:
                 found[at - 1 : at + 1] = [found[at - 1] + "."]
         return found
 
@@ -149,7 +150,8 @@ class WordSplitter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The chunk before its clitic, and the clitic."""
         plain = _plain(chunk)
         for size in range(min(LONGEST_CLITIC, len(chunk) - 1), 0, -1):
-            if plain[-size:] in self.suffixes and not is_mark(chunk[-size - 1]):
+            follows = not is_mark(chunk[-size - 1]) or (plain[-size - 1 : 1 - size or None] == ".'")  # Corp.'s
+            if plain[-size:] in self.suffixes and follows:
                 return chunk[:-size], chunk[-size:]
         return chunk, ""
 
