@@ -390,6 +390,14 @@ def test_an_end_as_asked_for_is_told_in_plain_words_and_a_neutral_color(tmp_path
     )
 
 
+@pytest.mark.parametrize(("accuracy", "why"), [(1.0, "is perfect and has stayed so"), (0.75, "did not improve")])
+def test_an_early_stop_at_a_perfect_score_is_told_as_such(tmp_path: Path, accuracy: float, why: str) -> None:
+    end = METRICS[-1] | {"reason": "patience", "metrics": {"accuracy": accuracy}}
+    notes = NOTES | {"dev": {"accuracy": accuracy, "loss": 0.01}}
+    page = report_html(summary_of(run_folder(tmp_path / "run", metrics=[*METRICS[:-1], end], notes=notes)))
+    assert f"Stopped early: the dev score {why}" in page
+
+
 def test_pages_call_a_model_by_its_recipe_and_size(tmp_path: Path) -> None:
     summary = summary_of(run_folder(tmp_path / "run"))
     assert "classify with gru, nano" in report_html(summary)

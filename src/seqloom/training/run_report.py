@@ -221,6 +221,9 @@ def _ending(summary: "RunSummary") -> Callout:
         text = f"Not finished: at step {summary.reached:,} it is still running, or it was killed"
         return Callout(f"{text}; run the same command again to resume", "warn")
     verdict, text = ENDINGS.get(summary.end.reason, ("reject", summary.end.reason))
+    score = None if summary.chosen_scores is None else summary.chosen_scores.dev.get(summary.metric.name)
+    if summary.end.reason == "patience" and score is not None and summary.metric.is_perfect(score):
+        text = "Stopped early: the dev score is perfect and has stayed so (--patience),"
     return Callout(f"{text} after {summary.end.step:,} steps", verdict)
 
 
