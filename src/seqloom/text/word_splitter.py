@@ -14,9 +14,9 @@ different training words have it attached, and next to how many different words 
 Words are counted by their shape, so `J.` can be kept and `Paris.` split. These rules are for new words. A training word
 that they would split is kept, unless the training data has it split more often. A mark that never occurs follows the
 majority of the others. Different marks in a row, as in `Paris."`, are one word only if they often are in training; the
-dot of `Corp.,` and `Corp.'s` belongs to its word if training words end in dots, because no sentence ends before a
-comma or a clitic. Without marks in the training data, or if they are all attached, text is split at spaces only. Addresses (URLs, e-mail) are one
-word.
+dot of `Corp.,` and `Corp.'s` belongs to its word if training words end in dots, because no sentence ends before a comma
+or a clitic. Without marks in the training data, or if they are all attached, text is split at spaces only. Addresses
+(URLs, e-mail) are one word.
 """
 
 import re
