@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,7 +15,7 @@ from seqloom.experiments.auto import latency, race
 from seqloom.experiments.auto.budget import Probe
 from seqloom.experiments.auto.latency import LATENCY
 from seqloom.experiments.auto.plan import CandidateStarted, Entry
-from seqloom.experiments.auto.record import NOT_VALIDATED
+from seqloom.experiments.auto.record import NOT_VALIDATED, SPENT
 from seqloom.training.devices import Device
 from seqloom.training.resolve import Resolved
 
@@ -159,3 +159,36 @@ def test_a_latency_is_measured_once_and_recorded(
     (tmp_path / "out" / "leaderboard.json").unlink()  # as if it was killed before it wrote the leaderboard
     again, _ = fixed_race(*files, tmp_path / "out", models=("bag",))
     assert again.rows == board.rows and next(times) == 3
+
+
+def test_a_race_that_is_killed_while_latencies_are_measured_has_its_leaderboard(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(latency, "measure_latency", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fixed_race(*files, tmp_path / "out", models=("bag",))
+    before = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    assert (tmp_path / "out" / "leaderboard.html").is_file()
+    board, told = fixed_race(*files, tmp_path / "out", models=("bag",))
+    assert started(told) == [] and all(row.latency for row in board.rows)
+    assert [row["latency"] for row in before["rows"]] == [None, None]
+    assert [row["name"] for row in before["rows"]] == [row.name for row in board.rows]
+
+
+def test_no_latency_is_measured_after_the_race_has_taken_too_long(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = [0.0]
+
+    def slow(*_: Any) -> float:
+        time[0] += 100.0  # of a race of 66 seconds
+        return 9.0
+
+    monkeypatch.setattr(latency, "measure_latency", slow)
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag",), clock=lambda: time[0])
+    assert [row.latency for row in board.rows] == [9.0, None] and board.seconds == 100.0
+    assert json.loads((tmp_path / "out" / SPENT).read_text())["seconds"] == 100.0

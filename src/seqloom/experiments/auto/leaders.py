@@ -1,9 +1,7 @@
 """The results of a race so far: the best run and the leaderboard of all candidates."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-
-import msgspec
+from collections.abc import Iterable, Iterator
 
 from seqloom.experiments.auto.plan import AutoPlan, Entry, RaceCandidate
 from seqloom.experiments.auto.record import RaceRecord
@@ -81,19 +79,12 @@ class Leaders:
         """The best run of each candidate, in the order of the leaderboard."""
         return list(_first_of_each(self.placed()))
 
-    def board(
-        self, plan: AutoPlan, record: RaceRecord, latencies: Mapping[str, float], *, has_test: bool
-    ) -> Leaderboard:
-        """The leaderboard of all candidates; those without a score are at the end. `latencies` are by run."""
+    def board(self, plan: AutoPlan, record: RaceRecord, *, has_test: bool) -> Leaderboard:
+        """The leaderboard of all candidates, without latencies; those without a score are at the end."""
         best = self.shown()
         compared = ComparedScores({entry.candidate.name: [self._found[entry]] for entry in best}, self.task)
         known = {entry.candidate.name: entry.candidate for entry in record.decided.entries}
-        rows = [
-            msgspec.structs.replace(
-                self._row(entry, best[0], compared, record, known), latency=latencies.get(entry.name)
-            )
-            for entry in best
-        ]
+        rows = [self._row(entry, best[0], compared, record, known) for entry in best]
         rows += _without_score(record, {row.name for row in rows})
         return Leaderboard(
             data=" + ".join(plan.data.train),

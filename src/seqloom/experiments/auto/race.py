@@ -352,7 +352,8 @@ class Race:
         """The leaderboard so far; None if no candidate has a score."""
         if self.leaders.winner is None:
             return None
-        return self.leaders.board(self.plan, self.record, read_latencies(self.plan), has_test=self._has_test())
+        board = self.leaders.board(self.plan, self.record, has_test=self._has_test())
+        return board.updated(read_latencies(self.plan), self.record.spent)
 
     def _has_test(self) -> bool:
         """Whether there is a test set to evaluate the winner on; found without reading it."""
@@ -370,15 +371,20 @@ class Race:
             if why is None:
                 raise ConfigError("no candidate was trained: the time was too short", fix="give more --minutes")
             raise ConfigError(f"no candidate was trained: {why.removesuffix('.')}")  # it names its fix
-        measure_latencies(self.plan, self.leaders.shown())  # before the weights of the others are removed
         board = self.leaderboard()
         assert board is not None, "there is a winner"
-        folder = self.plan.folder
-        write_file(folder / f"{LEADERBOARD}.json", msgspec.json.format(msgspec.json.encode(board), indent=2))
-        write_file(folder / f"{LEADERBOARD}.html", board.html())
+        self._write(board)  # before latencies are measured, which may be killed
+        measure_latencies(self.plan, self.leaders.shown(), self.record)  # before the weights of the others are removed
+        board = board.updated(read_latencies(self.plan), self.record.spent)
+        self._write(board)
         tidy(self.plan, decided.entries, winner)
         self.record.decide(finished=True)
         return board
+
+    def _write(self, board: Leaderboard) -> None:
+        folder = self.plan.folder
+        write_file(folder / f"{LEADERBOARD}.json", msgspec.json.format(msgspec.json.encode(board), indent=2))
+        write_file(folder / f"{LEADERBOARD}.html", board.html())
 
 
 def _model_of(entry: Entry) -> RaceCandidate:

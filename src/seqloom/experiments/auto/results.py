@@ -1,6 +1,7 @@
 """The leaderboard of a race: score, interval, cost and outcome of each candidate, and commands for the next steps."""
 
 import shlex
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -89,6 +90,11 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def model(self) -> str:
         """The folder of the winner's model."""
         return f"{self.folder}/model"
+
+    def updated(self, latencies: Mapping[str, float], seconds: float) -> "Leaderboard":
+        """The same leaderboard with the latencies that are known, by run, and the seconds that are spent by now."""
+        rows = [msgspec.structs.replace(row, latency=latencies.get(next(iter(row.runs), ""))) for row in self.rows]
+        return msgspec.structs.replace(self, rows=tuple(rows), seconds=seconds)
 
     def sentence(self) -> str:
         """A sentence that names the best candidate, and a cheaper one if its score is within noise."""
