@@ -14,8 +14,8 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.auto import latency, race
 from seqloom.experiments.auto.budget import Probe
 from seqloom.experiments.auto.latency import LATENCY
-from seqloom.experiments.auto.plan import CandidateStarted, Entry
-from seqloom.experiments.auto.record import NOT_VALIDATED, SPENT
+from seqloom.experiments.auto.plan import CandidateStarted, Entry, Probed
+from seqloom.experiments.auto.record import NOT_MEASURED, NOT_VALIDATED, SPENT
 from seqloom.training.devices import Device
 from seqloom.training.resolve import Resolved
 
@@ -79,6 +79,27 @@ def test_a_candidate_that_raced_in_its_smallest_size_runs_in_its_usual_size(
     more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=5.0)
     assert started(told) == ["gru-rung-2"]
     assert {row.name for row in more.rows if row.score is not None} == {"linear", "bag", "gru-tiny", "gru"}
+
+
+def test_speeds_are_measured_for_half_of_the_time_and_those_of_the_default_recipe_always(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time, probe = [0.0], auto_common.fixed_probe
+
+    def slow(*given: Any) -> Probe:
+        time[0] += 40.0  # of 66 seconds
+        return probe(*given)
+
+    given: dict[str, Any] = {"models": ("bag", "gru", "cnn"), "clock": lambda: time[0]}
+    monkeypatch.setattr(auto_common, "fixed_probe", slow)
+    board, told = fixed_race(*files, tmp_path / "out", **given)
+    names = [event.candidate for event in told if isinstance(event, Probed)]
+    assert names == ["bag", "cnn"]  # which is the default
+    assert next(row for row in board.rows if row.name == "gru").why == NOT_MEASURED
+    monkeypatch.setattr(auto_common, "fixed_probe", probe)
+    more, told = fixed_race(*files, tmp_path / "out", minutes=10.0, **given)
+    assert "gru" in [event.candidate for event in told if isinstance(event, Probed)]
+    assert next(row for row in more.rows if row.name == "gru").score is not None
 
 
 def test_a_candidate_whose_default_training_is_far_too_long_races_in_its_smallest_size(

@@ -58,6 +58,7 @@ from seqloom.experiments.auto.plan import (
 from seqloom.experiments.auto.progress import told
 from seqloom.experiments.auto.record import (
     DECISIONS,
+    NOT_MEASURED,
     TIME_UP,
     TOO_SLOW,
     RaceRecord,
@@ -88,7 +89,9 @@ FEW, FAR = 100, 4.0
 TINY = "-tiny"  # at the end of the name of a candidate in its smallest size
 PARENTS = 2  # number of candidates whose variants are tried
 LEADERBOARD = "leaderboard"  # the name of its .json and .html files
-SHARE_TO_START = 0.5  # of the time left, for 100 steps of every candidate; the slowest are left out if they need more
+# Share of the time left in which speeds are measured, and of what is then left for 100 steps of every candidate. The
+# last ones are not measured if the others take longer, and the slowest are left out if all need more.
+SHARE_TO_START = 0.5
 
 
 class Race:
@@ -181,7 +184,11 @@ class Race:
             if late:
                 self.record.decide(problems=decided.problems | late)
             return []
+        until = self.record.spent + SHARE_TO_START * self._left()
         for one in waiting:
+            if (found or self.leaders) and self.record.spent > until and self._is_dispensable(one):
+                self.record.decide(problems=self.record.decided.problems | {one.name: NOT_MEASURED})
+                continue
             candidate, probe = one, self._probed(one)
             if probe is not None and one.recipe and self._is_too_large(probe):
                 candidate = msgspec.structs.replace(one, name=f"{one.name}{TINY}", size="tiny")
@@ -191,6 +198,11 @@ class Race:
                 found.append(candidate)
                 yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
         return self._quick(found)
+
+    def _is_dispensable(self, candidate: RaceCandidate) -> bool:
+        """Whether a candidate need not be measured: nothing is recorded of it, and it is not the default recipe."""
+        known = self.record.decided.probes.keys() | self.record.decided.problems.keys()
+        return candidate.name not in known and candidate.recipe != self.task.recipes()[0]
 
     def _is_too_large(self, probe: Probe) -> bool:
         """Whether the smallest size is the better one for the time of the race."""

@@ -26,6 +26,7 @@ OVERTIME, LEAST_OVERTIME = 0.1, 5.0  # share of the time limit, and seconds, aft
 
 # Reasons why a candidate has no result. They are given up when the race continues with more time.
 TIME_UP = "not run: the time was up"
+NOT_MEASURED = "not run: no time was left to measure its speed"
 TOO_SLOW = "not run: a step takes {}, too slow for the time"
 NOT_VALIDATED = "the time was up before its first validation"
 
@@ -123,7 +124,7 @@ def is_lack_of_time(why: str) -> bool:
     >>> is_lack_of_time(TOO_SLOW.format("2 s")), is_lack_of_time("cnn.csv is a file")
     (True, False)
     """
-    return why == TIME_UP or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
+    return why in (TIME_UP, NOT_MEASURED) or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
 
 
 def opened_record(plan: AutoPlan, settings: dict[str, Any], began: float) -> RaceRecord:
