@@ -87,7 +87,7 @@ def races(draw: st.DrawFn) -> tuple[list[RaceCandidate], dict[str, Probe]]:
         )
         for at in range(count)
     }
-    return [RaceCandidate(name=name, recipe="cnn") for name in probes], probes
+    return [RaceCandidate(name=name, recipe=f"recipe of {name}") for name in probes], probes
 
 
 @given(races(), st.floats(1.0, 3_600.0))
