@@ -79,6 +79,15 @@ class Leaders:
         """The best run of each candidate, in the order of the leaderboard."""
         return list(_first_of_each(self.placed()))
 
+    def why_undefined(self) -> str:
+        """Why the metric is undefined for a run with the best score; empty if it is not.
+
+        An undefined metric counts as 0, which says nothing about the model.
+        """
+        best = [one for one in self.shown() if self.score(one) == self.score(self.shown()[0])]
+        reasons = (self.task.undefined(self._found[one].statistics).get(self.task.metric.name, "") for one in best)
+        return next(filter(None, reasons), "")
+
     def board(self, plan: AutoPlan, record: RaceRecord, *, has_test: bool) -> Leaderboard:
         """The leaderboard of all candidates, without latencies; those without a score are at the end."""
         best = self.shown()
@@ -96,6 +105,7 @@ class Leaders:
             minutes=record.decided.seconds / 60,
             seconds=record.spent,
             rows=tuple(rows),
+            undefined=self.why_undefined(),
             commands=commands_for(str(plan.folder), self.task.usage.file, has_test),
         )
 

@@ -80,6 +80,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # spent on the race
     rows: tuple[LeaderboardRow, ...]
     commands: tuple[str, ...]  # for the next steps
+    undefined: str = ""  # why the metric is undefined on the dev set; then no model is the best
 
     @property
     def winner(self) -> LeaderboardRow:
@@ -97,9 +98,17 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, rows=tuple(rows), seconds=seconds)
 
     def sentence(self) -> str:
-        """A sentence that names the best candidate, and a cheaper one if its score is within noise."""
+        """A sentence that names the best candidate, and a cheaper one if its score is within noise.
+
+        If the metric is undefined, it says so instead.
+        """
         best = self.winner
         assert best.score is not None, "a winner has a score"
+        if self.undefined:
+            return (
+                f"No model is the best: {self.metric} is undefined on the dev set ({self.undefined}). Use another dev "
+                f"set or another metric. The folder has the model of {best.name}."
+            )
         ends = interval(best.score.low, best.score.high)
         sentence = (
             f"The best model is {best.name}: {self.metric} {number(best.score.value)} on the dev set (95%: {ends})."
@@ -146,7 +155,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
             excerpt(f"{self.data}: the best model in {duration(60 * self.minutes)}", LONGEST),
             [
                 Aside(setting),
-                Callout(self.sentence(), "fine"),
+                Callout(self.sentence(), "warn" if self.undefined else "fine"),
                 Heading("Leaderboard"),
                 TableBlock(heads, [one.row() for one in self.rows]),
                 Aside(ORDER),
