@@ -40,7 +40,7 @@ CLASSIFIERS = ("cnn", "linear", "bag", "bilstm", "transformer")
 RACES = {
     "trec": Raced("{data}/trec/test.txt", CLASSIFIERS),
     "sst2": Raced("{data}/sst2/test.txt", CLASSIFIERS),
-    "atis-slots": Raced("{data}/atis/test.tsv", ("bilstm", "cnn", "gru", "bilstm --head crf", "transformer")),
+    "atis-slots": Raced("{data}/atis/test.tsv", ("bilstm", "cnn", "gru", "bilstm --head softmax", "transformer")),
     "multi30k": Raced(
         "{data}/multi30k/test_2016_flickr.en {data}/multi30k/test_2016_flickr.de",
         ("transformer", "seq2seq-additive"),
