@@ -38,7 +38,7 @@ def measure_latencies(plan: AutoPlan, entries: Iterable[Entry], record: RaceReco
     """Measure the runs that have weights and no latency yet, and write the latencies."""
     known = read_latencies(plan)
     for entry in entries:
-        if record.is_over:
+        if record.is_over():
             return
         folder = run_folder(plan, entry)
         if entry.name not in known and (folder / RunFile.MODEL).is_dir():

@@ -325,12 +325,8 @@ class Race:
         return sum(self._estimated(one) for one in decided.entries if one in self.leaders)
 
     def _estimated(self, entry: Entry) -> float:
-        """The seconds that the trained steps of an evaluated run take at the measured speed; 0 if it was not measured.
-
-        A variant without a probe of its own has the speed of its parent.
-        """
-        probes, candidate = self.record.decided.probes, entry.candidate
-        probe = probes.get(candidate.name) or probes.get(candidate.variant_of)
+        """The seconds that the steps of an evaluated run take at the measured speed; 0 if it was not measured."""
+        probe = self.record.decided.probe_of(entry.candidate)
         if probe is None:
             return 0.0
         return probe.cost_of(self.leaders.facts(entry).steps) if entry.steps is None else probe.cost(entry.steps)
@@ -340,7 +336,7 @@ class Race:
         for entry in entries:
             if entry in self.leaders or entry.name in self.record.decided.problems:
                 continue
-            if self.record.is_over and self.leaders and entry.name not in self.record.decided.cuts:
+            if self.record.is_over() and self.leaders and entry.name not in self.record.decided.cuts:
                 self._note(entry, TIME_UP)
                 continue
             began, problem = self.record.spent, ""
