@@ -22,8 +22,9 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
+from seqloom.experiments.compare import costs
 from seqloom.experiments.compare.comparison import baseline_of, changes
-from seqloom.experiments.compare.costs import _Counting
+from seqloom.experiments.compare.costs import PROMPT, _Counting, inputs_of, measured_rows
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonStarted, scaled
 from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost, LeakCount, Spread
@@ -32,6 +33,8 @@ from seqloom.experiments.compare.verdicts import ComparedScores, by_length, coun
 from seqloom.report.numbers import duration
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.task import Metric, ModelSpec
+from seqloom.training.request import RunRequest
+from seqloom.training.resolve import resolve
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +131,33 @@ def test_a_view_costs_nothing() -> None:
         whole = torch.ones(1000)
         kept = [whole[:10], whole.view(10, 100), whole.t()]
     assert counting.most == 4_000 and kept
+
+
+@pytest.mark.parametrize(("task", "read"), [("lm", PROMPT), ("classify", 3 * PROMPT)])
+def test_only_a_language_model_gets_the_beginning_of_a_long_document(task: Any, read: int, tmp_path: Path) -> None:
+    draws, lines = np.random.default_rng(0), list[str]()
+    for row in range(20):
+        words = " ".join(draws.choice(["elm", "fir", "oak"], 3 * PROMPT))
+        lines.append(words if task == "lm" else json.dumps({"text": words, "label": "ab"[row % 2]}))
+    (tmp_path / (name := "a.txt" if task == "lm" else "a.jsonl")).write_text("\n".join(lines) + "\n")
+    data = DataConfig(train=(str(tmp_path / name),), task=task)
+    prepared = resolve(data, RunRequest(), cache=tmp_path / "cache").prepared
+    inputs = inputs_of(prepared, measured_rows(prepared, "dev")[:2])
+    assert inputs.lengths.tolist() == [read, read]
+
+
+def test_no_prediction_begins_after_the_time_and_there_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def slow(*_: Any) -> float:
+        clock[0] += 2.0
+        return 2.0
+
+    monkeypatch.setattr(costs, "timed", slow)
+    monkeypatch.setattr(costs.time, "perf_counter", lambda: clock[0])
+    model: Any = None
+    for seconds, count in ((0.0, 1), (5.0, 3), (1e9, 16)):
+        assert costs.timed_alone(model, range(16), seconds) == [2000.0] * count
 
 
 def test_bins_of_lengths_hold_every_example_once_and_score_as_their_rows() -> None:
