@@ -58,7 +58,7 @@ from seqloom.inspect.faithfulness.measures import OWN
 from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
 from seqloom.inspect.filters import filter_activations, filters
 from seqloom.inspect.gates import gates
-from seqloom.inspect.gradients import gradients
+from seqloom.inspect.gradients import gradients, gradients_compared
 from seqloom.inspect.graphs.model import answer_graph
 from seqloom.inspect.head_view import head_view
 from seqloom.inspect.heads import heads
@@ -247,9 +247,11 @@ class ViewCall(Generic[Given, P, V]):
         function: Callable[Concatenate[Subject, Given, P], V],
         question: str,
         needs: requirements.Question = requirements.anything,
+        compared: Callable[..., View] | None = None,
     ) -> None:
         self.function: Callable[Concatenate[Subject, Given, P], V] = function
         self.question, self.needs = question, needs
+        self.compared = compared  # the same of several models, by name
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self.name = name
@@ -318,7 +320,12 @@ class Inspection(Shown):
     gates = InputView(gates, "gates and states of an LSTM or GRU at each token", requirements.gates)
     states = InputView(states, "the hidden states over the input, in two dimensions", requirements.states)
     probe = DataView(probe, "which units track a feature, such as depth or position", requirements.states)
-    gradients = InputView(gradients, "how far back gradients reach, and where they vanish", requirements.an_answer)
+    gradients = InputView(
+        gradients,
+        "how far back gradients reach, and where they vanish",
+        requirements.an_answer,
+        compared=gradients_compared,
+    )
     health = DataView(health, "activations, gradient norms, dead and saturated units of each layer")
     filters = DataView(filters, "the n-grams that activate each filter most", requirements.filters)
     filter_activations = InputView(
