@@ -574,6 +574,14 @@ def test_sentences_that_leak_within_one_file_are_removed_by_the_command_of_the_f
     assert not [one for one in check_data(tmp_path / "names-clean.txt").findings if one.code.startswith("leak")]
 
 
+def test_no_command_is_offered_for_words_with_tags_in_a_format_that_is_not_cleaned(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    row = "1\tw{0}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n2\tv{0}\t_\tVERB\t_\t_\t1\tdep\t_\t_\n"
+    path.write_text("\n".join(row.format(number % 30) for number in range(600)))
+    (found,) = (one for one in check_data(path).findings if one.code == "leak.overlap")
+    assert found.samples and not any("seqloom data clean" in sample.fix for sample in found.samples)
+
+
 def test_a_file_that_cannot_be_cleaned_is_refused_before_a_name_for_the_copy_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "prose.txt").write_text("It rains.\nIt rained.\n")
     refused = CliRunner().invoke(app, ["data", "clean", str(tmp_path / "prose.txt")])

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LabelCase, LineEnds, RepeatRule
+from seqloom.config.cleaning import CLEANED, READ_BY, CleaningConfig, Conflicts, LabelCase, LineEnds, RepeatRule
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
@@ -67,12 +67,6 @@ from seqloom.report.document import (
 from seqloom.report.labels import excerpt, excerpt_from
 from seqloom.report.numbers import counted
 
-FORMATS: dict[Format, tuple[str, ...]] = {
-    "csv": (".csv",),
-    "tsv": (".tsv",),
-    "jsonl": (".jsonl", ".ndjson"),
-    "conll": (".conll", ".bio", ".iob", ".txt"),
-}
 SHOWN = 5  # changes of each kind in a terminal, conflicts in a report
 WIDTH = 40  # columns of an example
 LINE_END = re.compile(r"\r\n?|\n")
@@ -369,13 +363,13 @@ class CleanTable:
 def require_cleanable(path: Path, reading: ReadingConfig, ledger: Ledger) -> Format:
     """The format of a file; raise ConfigError if it is none that can be cleaned."""
     if is_folder(path):
-        raise ConfigError(f"{path} is a folder", fix=f"give a file: {', '.join(FORMATS)}")
+        raise ConfigError(f"{path} is a folder", fix=f"give a file: {', '.join(CLEANED)}")
     require_regular(path, ledger)
     format = reading.format or guess(DataConfig(train=(str(path),), reading=reading), ledger, prose=False).config.format
     format = format or format_of(path, ledger)
-    if format not in FORMATS:
+    if format not in CLEANED:
         raise ConfigError(
-            f"{path} is not cleaned: only {', '.join(FORMATS)} files are",
+            f"{path} is not cleaned: only {', '.join(CLEANED)} files are",
             fix="change the lines that `seqloom data check` lists in the file itself, or convert it to one of these",
         )
     return format
@@ -559,7 +553,7 @@ def cleaning_steps(
         table = table._replace(by_case={})
     file = opened_for_cleaning(config, cleaning, ledger)
     if out is not None:
-        require_copy_name(out, path, FORMATS[file.reading.format or "csv"])
+        require_copy_name(out, path, CLEANED[file.reading.format or "csv"])
     file.require_writable([*table.names, cleaning.rare_label or ""])
     rows, size = list[RowContent](), max(1, path.stat().st_size)
     for record in file.table(ledger).records:
@@ -686,7 +680,7 @@ def _renaming(file: CleanTable, typos: Mapping[str, str], out: str | None) -> tu
     """The commands that write a table of these labels and clean the file with it; none if a table is in use."""
     if not typos or file.cleaning.labels is not None:
         return ()
-    place = _unused(Path(out or cleaned_name(str(file.path)) or file.path))
+    place = _unused(Path(out or cleaned_name(str(file.path), file.reading.format) or file.path))
     table = _unused(file.path.with_name(f"{file.path.stem}-labels.csv"))
     rows = [",".join(_quoted(one) if set(one) & set(',"\n\r') else one for one in pair) for pair in typos.items()]
     asked = " ".join([*typed_changes(file.cleaning), f"--labels {shlex.quote(str(table))}"])
@@ -707,9 +701,9 @@ def _unused(path: Path) -> Path:
 def _next(file: CleanTable, out: str | None) -> tuple[str, ...]:
     """The command to run next: train on the copy, or write it."""
     if out is None:
-        asked = " ".join(typed_changes(file.cleaning))
-        words = file.reading.format == "conll"
-        command = Ledger.of(file.config).clean_command(str(file.path), asked, words=words)
+        ledger = Ledger.of(file.config)
+        ledger.format = file.reading.format
+        command = ledger.clean_command(str(file.path), " ".join(typed_changes(file.cleaning)), words=True)
         return (command,) if command else ()
     names = [name for name in READ_BY if name != "encoding"]  # the copy is UTF-8
     return (" ".join(["seqloom train", shlex.quote(out), *typed_settings(file.config, names)]),)
