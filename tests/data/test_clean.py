@@ -212,6 +212,32 @@ def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
     assert counts(report) == {"encoding": 1} and report.changes[0].each[0].line == 4 and report.changed == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "fix"),
+    [
+        ("text,label\n" + "row,a\n" * 150 + "caf\xe9,b\nlast,a\n", "--encoding cp1252 if the whole file is"),
+        ("text,label\nna\xc3\xafve,b\nb\xe9\x81b,a\nc,b\n", "--encoding NAME"),
+        ("text,label\nna\xc3\xafve,b\nb\xe9b,a\nc\x81,b\n", "save the whole file as UTF-8"),
+    ],
+    ids=["no other line is beyond ASCII", "not Windows-1252", "one line is not Windows-1252"],
+)
+def test_no_command_is_offered_for_a_file_in_two_encodings_that_is_not_cleaned(
+    tmp_path: Path, content: str, fix: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content.encode("latin-1"))
+    for verb in (["check", path], ["clean", path, "--dry-run"]):
+        done = CliRunner().invoke(app, ["data", *map(str, verb)])
+        assert isinstance(done.exception, RejectedError)
+        assert fix in str(done.exception) and "seqloom data clean" not in str(done.exception)
+
+
+def test_a_file_in_two_encodings_is_cleaned_whatever_utf_8_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\n\xc3\xa9,a\ncaf\xe9,b\n")
+    assert counts(clean_data(path, encoding="UTF8")) == {"encoding": 1}
+
+
 def test_a_file_in_one_other_encoding_is_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nété,a\ncafé,b\n".encode("cp1252"))

@@ -44,7 +44,7 @@ from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, diale
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
 from seqloom.data.readers.guess import guess
 from seqloom.data.readers.jsonl import careful
-from seqloom.data.readers.passages import MIXED, lines_in_windows
+from seqloom.data.readers.passages import MIXED, known_encoding, lines_in_windows
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import Roles, find_roles
 from seqloom.data.values import BadValue, Record, Table, label_of
@@ -378,7 +378,8 @@ def require_cleanable(path: Path, reading: ReadingConfig, ledger: Ledger) -> For
 def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
     """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
     reading = msgspec.structs.replace(reading, format=require_cleanable(path, reading, ledger))
-    windows = lines_in_windows(path, Ledger()) if reading.encoding == "utf-8" else []
+    is_unicode = known_encoding(reading.encoding, path, ledger).name == "utf-8"
+    windows = lines_in_windows(path, Ledger()) if is_unicode else []
     return msgspec.structs.replace(reading, encoding=MIXED) if windows else reading, frozenset(windows)
 
 
