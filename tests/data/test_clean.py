@@ -491,6 +491,13 @@ def test_white_space_around_texts_is_removed_and_told(tmp_path: Path) -> None:
     assert sample.before.endswith("soon\\x09") and sample.after.endswith("soon"), "shown where they differ"
 
 
+def test_white_space_around_each_text_of_a_pair_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a,b,label\nhi ,yo,x\nhi,\tyou,y\n")
+    report = clean_data(path, out=tmp_path / "out.csv", input=("a", "b"))
+    assert lines(tmp_path / "out.csv") == ["hi,yo,x", "hi,you,y"] and counts(report) == {"space": 2}
+
+
 def test_an_empty_row_is_shown_with_what_was_there(tmp_path: Path) -> None:
     report = clean_data(write(tmp_path, [",ham", "lunch at noon,", "see you,ham", "hi,spam"]))
     (empty,) = report.changes

@@ -302,8 +302,10 @@ class CleanTable:
         return found
 
     def holds_text(self, column: int) -> bool:
-        """Whether a cell is a whole text, which is the same without white space around it."""
-        return self.roles.schema.input.is_text if column in self.roles.input else self.roles.schema.target.is_text
+        """Whether a cell is a whole text, or one of a pair, which is the same without white space around it."""
+        kind = self.roles.schema.input
+        is_input = column in self.roles.input
+        return kind.reads_tokens and not kind.has_steps if is_input else self.roles.schema.target.is_text
 
     def stored_labels(self, values: Sequence[Any]) -> list[Any]:
         """Return the labels of a row as they are stored; empty cells and empty parts of a cell are none."""
