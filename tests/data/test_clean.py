@@ -126,12 +126,16 @@ def test_several_labels_are_cleaned_one_by_one(tmp_path: Path) -> None:
 def test_labels_of_json_keep_their_types_and_other_values_their_writing(tmp_path: Path) -> None:
     rows = ['{"text": "a", "label": 1, "x": 1e2}', '{"x": 2.50, "text": "b", "label": "Pos"}']
     rows += ['{"text": "c", "label": "pos", "x": 1}', '{"text": "\\u00e9", "label":  "pos", "x": null}']
+    rows += [
+        '{"x": {"\\"label\\": ": [1234567890123456789.5, "}"]},\t"label" :"POS" , "\\u0074ext":"caf\\u00c3\\u00a9" } '
+    ]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(rows) + "\n")
     clean_data(path, out=tmp_path / "b.jsonl")
     found = (tmp_path / "b.jsonl").read_text().splitlines()
-    assert found[0] == rows[0] and found[2:] == rows[2:]
-    assert found[1] == '{"x": 2.5, "text": "b", "label": "pos"}'
+    assert found[0] == rows[0] and found[2:4] == rows[2:4]
+    assert found[1] == '{"x": 2.50, "text": "b", "label": "pos"}'
+    assert found[4] == rows[4].replace("POS", "pos").replace("caf\\u00c3\\u00a9", "café")
 
 
 def test_labels_of_more_than_one_spelling_are_kept_apart_if_the_user_wants_both() -> None:
@@ -297,12 +301,12 @@ def test_empty_and_repeated_rows_are_dropped_and_contradictions_kept_or_dropped(
 
 
 def test_other_columns_quotes_and_the_header_are_copied_as_they_are_written(tmp_path: Path) -> None:
-    rows = ['"text" , label;,note,', '"a, b",x,"c ""d""",', "cafÃ©,x,cafÃ©,", '"e"" Ã©",y,5.0,', "f,y,,"]
+    rows = ['"text" , label;,note,', '"a, b",x,"c ""d""",', 'cafÃ©,x,"cafÃ©",', '"e"" Ã©",y,"0\r\n07",', 'f,"y",,']
     path = tmp_path / "a.csv"
-    path.write_text("\n".join(rows).replace('"text" , label;', "text,label"), encoding="utf-8")
+    path.write_bytes("\n".join(rows).replace('"text" , label;', "text,label").encode())
     clean_data(path, out=tmp_path / "b.csv")
-    assert lines(tmp_path / "b.csv") == [rows[1], "café,x,cafÃ©,", '"e"" é",y,5.0,', rows[4]]
-    assert (tmp_path / "b.csv").read_text().startswith("text,label,note,\n")
+    kept = ["text,label,note,", rows[1], 'café,x,"cafÃ©",', '"e"" é",y,"0\r\n07",', rows[4], ""]
+    assert (tmp_path / "b.csv").read_bytes().decode() == "\n".join(kept)
 
 
 def test_bad_rows_stop_the_command_unless_they_may_be_skipped(tmp_path: Path) -> None:

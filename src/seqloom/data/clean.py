@@ -40,10 +40,10 @@ from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, 
 from seqloom.data.mojibake import repaired
 from seqloom.data.problems import Ledger, cleaned_name
 from seqloom.data.proposal import refuse_completely
-from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
+from seqloom.data.readers.delimited import COMMAS, Delimited, dialect_of, quoted, with_fields
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
 from seqloom.data.readers.guess import guess
-from seqloom.data.readers.jsonl import careful
+from seqloom.data.readers.jsonl import with_values
 from seqloom.data.readers.passages import MIXED, known_encoding, lines_in_windows
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import Roles, find_roles
@@ -345,12 +345,14 @@ class CleanTable:
             yield Delimited(self.path, self.reading, Ledger()).first.raw + "\n"
         for number, record in enumerate(self.table(Ledger(ANY_ROWS)).records):
             changed = row(number, record)
-            if changed:
-                yield (
-                    _json_line(record, self.columns, changed) if dialect is None else _line(record, dialect, changed)
-                )
-            elif changed is not None:
-                yield f"{record.raw}\n"
+            if changed is None:
+                continue
+            line = str(record.raw)
+            if changed and dialect is not None:
+                line = with_fields(line, changed, dialect)
+            elif changed:
+                line = with_values(line, {self.columns[column]: value for column, value in changed.items()})
+            yield f"{line}\n"
 
     def require_writable(self, labels: Sequence[str]) -> None:
         """Raise ConfigError for new labels that the file cannot hold."""
@@ -398,36 +400,6 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 def _digest(values: list[Any]) -> bytes:
     return blake2b(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _json_line(record: Record, columns: Sequence[str], changed: Mapping[int, Any]) -> str:
-    """Return the object of a line with changed values; its keys keep their order."""
-    found = careful(record.raw) | {columns[column]: value for column, value in changed.items()}
-    return json.dumps(found, ensure_ascii=False) + "\n"
-
-
-def _line(record: Record, dialect: Dialect, changed: Mapping[int, Any]) -> str:
-    r"""Return the line of a row with changed fields; fields are quoted where the format needs and allows it.
-
-    >>> _line(Record(("a", "b"), "x", 1, 'a,"b",c'), Dialect(",", True), {1: "d, e"})
-    'a,"d, e",c\n'
-    """
-    fields = record.raw.split(dialect.delimiter)
-    if dialect.quoted and '"' in record.raw:
-        parser = QuotedRows(dialect.delimiter, record.path, Ledger())
-        for number, line in enumerate(ended_lines(record.raw), 1):
-            if (row := parser.take(number, line)) is not None:
-                fields = row.fields
-    fields = [changed.get(column, field) for column, field in enumerate(fields)]
-    if dialect.quoted:
-        marks = (dialect.delimiter, '"', "\n", "\r")
-        fields = [_quoted(one) if any(mark in one for mark in marks) else one for one in fields]
-    return dialect.delimiter.join(fields) + "\n"
-
-
-def _quoted(field: str) -> str:
-    doubled = field.replace('"', '""')
-    return f'"{doubled}"'
 
 
 class CleaningDecisions:
@@ -685,7 +657,7 @@ def _renaming(file: CleanTable, typos: Mapping[str, str], out: str | None) -> tu
         return ()
     place = _unused(Path(out or cleaned_name(str(file.path), file.reading.format) or file.path))
     table = _unused(file.path.with_name(f"{file.path.stem}-labels.csv"))
-    rows = [",".join(_quoted(one) if set(one) & set(',"\n\r') else one for one in pair) for pair in typos.items()]
+    rows = [",".join(quoted(one, COMMAS) for one in pair) for pair in typos.items()]
     asked = " ".join([*typed_changes(file.cleaning), f"--labels {shlex.quote(str(table))}"])
     flags = " ".join(typed_settings(file.config, READ_BY))
     named = f"seqloom data clean {shlex.quote(str(file.path))} -o {shlex.quote(str(place))}"
