@@ -298,6 +298,7 @@ def test_empty_and_repeated_rows_are_dropped_and_contradictions_kept_or_dropped(
     assert counts(report) == {"empty": 2, "repeat": 2} and (report.conflicts, report.conflict_lines) == (2, (6, 7))
     assert counts(clean_data(tmp_path / "data.csv", conflicts="drop")) == {"empty": 2, "repeat": 2, "conflict": 2}
     assert clean_data(tmp_path / "data.csv", repeats="keep").written == 5
+    assert clean_data(write(tmp_path, ["a,x", "a,x", "a,y", "b,y"]), repeats="keep").conflict_lines == (2, 3, 4)
 
 
 def test_other_columns_quotes_and_the_header_are_copied_as_they_are_written(tmp_path: Path) -> None:

@@ -467,7 +467,7 @@ class CleaningDecisions:
             else:
                 later = [number for rows in targets.values() for number in rows[1:]]
                 gone, why = later if self.cleaning.repeats != "keep" else [], "repeat"
-                self.conflicts += [rows[0] for rows in targets.values()] if len(targets) > 1 else []
+                self.conflicts += {*chain(*targets.values())} - {*gone} if len(targets) > 1 else ()
             for number in gone:
                 self.dropped[number], changed = why, True
         self.conflicts.sort()
