@@ -319,6 +319,28 @@ def test_bad_rows_stop_the_command_unless_they_may_be_skipped(tmp_path: Path) ->
     assert found == ["a,x", "c,y"] and "csv.ragged" in report.skipped[0]
 
 
+@pytest.mark.parametrize(
+    ("rows", "options", "match"),
+    [
+        (
+            ["a,x", "b,y", "b,Y"],
+            {"rare": 5},
+            r"all 3 rows of .* dropped: 2 with a rare label, 1 repeated.*smaller rare",
+        ),
+        (["a,x", "a,y"], {"conflicts": "drop"}, "dropped: 2 with the same input as another.*leave out conflicts"),
+        ([",x", "b,"], {}, "dropped: 2 without input or target.*name other columns with input and target"),
+    ],
+)
+def test_a_copy_without_any_row_is_refused_and_a_dry_run_suggests_none(
+    tmp_path: Path, rows: list[str], options: dict[str, object], match: str
+) -> None:
+    with pytest.raises(ConfigError, match=match):
+        clean(tmp_path, rows, task="classify", **options)
+    assert not (tmp_path / "out.csv").exists()
+    report = clean_data(tmp_path / "data.csv", task="classify", **options)  # type: ignore[arg-type]
+    assert (report.written, report.next) == (0, ())
+
+
 ROWS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c", "d", "", "cafÃ©", "café", "x\r\ny", 'q "r"', "s, t", "Â\u00a0"]),
@@ -354,10 +376,14 @@ def test_cleaning_the_copy_changes_nothing(
     (folder / "a.jsonl").write_text("".join(json.dumps({"text": t, "label": n, "k": 1}) + "\n" for t, n in rows))
     options: dict[str, object] = {"typo_distance": typo_distance, "rare": rare[0], "rare_label": rare[1]}
     options |= {"conflicts": conflicts, "repeats": repeats, "line_ends": line_ends, "task": "classify"}
-    first = clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
-    if first.written:
-        again = clean_data(folder / "b.jsonl", **options)  # type: ignore[arg-type]
-        assert again.is_clean and not again.changed and again.rows == again.written == first.written
+    first = clean_data(folder / "a.jsonl", **options)  # type: ignore[arg-type]
+    if not first.written:
+        with pytest.raises(ConfigError, match="would be dropped"):
+            clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
+        return
+    clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
+    again = clean_data(folder / "b.jsonl", **options)  # type: ignore[arg-type]
+    assert again.is_clean and not again.changed and again.rows == again.written == first.written
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

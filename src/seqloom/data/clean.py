@@ -85,6 +85,14 @@ CHANGES = {  # what is counted, in the order of the report
     "near": "row nearly the same as an earlier one, with the same target, dropped",
     "conflict": "row with the same input as another and a different target, dropped",
 }
+EMPTYING = {  # what is said of the rows, and how to keep some, if all of them would be dropped
+    "empty": ("without input or target", "name other columns with --input and --target"),
+    "table": ("with a label that the table drops", "correct the table of --labels"),
+    "rare": ("with a rare label", "give a smaller --rare"),
+    "conflict": ("with the same input as another and a different target", "leave out --conflicts drop"),
+    "repeat": ("repeated", ""),
+    "near": ("nearly repeated", ""),
+}
 GONE = "(dropped)"
 LABEL_CHANGES = ("spelling", "table", "typo", "rare")
 KEPT_TYPOS = (
@@ -538,6 +546,8 @@ def cleaning_steps(
     ledger.close()
     decisions = CleaningDecisions(rows, file.one_label, cleaning)
     decisions.decide(table)
+    if out is not None:
+        _require_rows(path, decisions)
     log, changed = ChangeLog(), 0
 
     def row(number: int, record: Record) -> Mapping[int, Any] | None:
@@ -557,6 +567,18 @@ def cleaning_steps(
     else:
         write_file(out, pieces())
     return _report(file, decisions, log, ledger, None if out is None else str(out), changed)
+
+
+def _require_rows(path: Path, decisions: CleaningDecisions) -> None:
+    """Raise ConfigError if no row is left: nothing could be trained on the copy."""
+    dropped = Counter(decisions.dropped)
+    if not dropped[""]:
+        why = {code: words for code, words in EMPTYING.items() if dropped[code]}
+        found = ", ".join(f"{dropped[code]:,} {words}" for code, (words, _) in why.items())
+        raise ConfigError(
+            f"all {counted(len(decisions.rows), 'row')} of {path} would be dropped: {found}",
+            fix=", or ".join(fix for _, fix in why.values() if fix),
+        )
 
 
 def opened_for_cleaning(config: DataConfig, cleaning: CleaningConfig, ledger: Ledger) -> CleanTable:
@@ -624,7 +646,7 @@ def _report(
         if name != label
     ]
     conflicting = [decisions.rows[number].line for number in decisions.conflicts]
-    remaining = decisions.counts()
+    remaining, remaining_rows = decisions.counts(), decisions.dropped.count("")
     typos = {
         label: meant
         for label, meant in merged_typos(remaining, (), 1, SHORT_TYPO, fold=file.cleaning.case == "fold").items()
@@ -634,7 +656,7 @@ def _report(
         str(file.path),
         out,
         rows=len(decisions.rows),
-        written=decisions.dropped.count(""),
+        written=remaining_rows,
         changed=changed,
         changes=log.changes(),
         labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
@@ -642,7 +664,7 @@ def _report(
         conflict_lines=tuple(conflicting[:SHOWN]),
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
-        next=_next(file, out),
+        next=_next(file, out) if remaining_rows else (),
         renaming=_renaming(file, dict(islice(typos.items(), MOST_TYPOS)), out),
     )
 
