@@ -317,6 +317,8 @@ def test_bad_rows_stop_the_command_unless_they_may_be_skipped(tmp_path: Path) ->
     assert not (tmp_path / "out.csv").exists()
     found, report = clean(tmp_path, rows, skip_bad_rows=True, max_bad_rows=0.5)
     assert found == ["a,x", "c,y"] and "csv.ragged" in report.skipped[0]
+    assert report.bad_rows == 1 and not report.is_clean and not report.changes
+    assert "0 rows changed and 0 rows dropped, 1 bad row left out; written to" in report.text()
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ class CleanReport(Shown):
     labels: tuple[RenamedLabel, ...]
     conflicts: int  # rows that contradict others and are kept
     conflict_lines: tuple[int, ...]  # of the first of them
-    skipped: tuple[str, ...] = ()  # the first bad rows that were left out
+    bad_rows: int = 0  # that were left out
+    skipped: tuple[str, ...] = ()  # the first of them
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
     renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
@@ -162,7 +163,7 @@ class CleanReport(Shown):
     @property
     def is_clean(self) -> bool:
         """Whether there was nothing to change."""
-        return not self.changes
+        return not self.changes and not self.bad_rows
 
     def __repr__(self) -> str:
         return f"CleanReport({self.file})\n  {self._verdict}"
@@ -171,6 +172,7 @@ class CleanReport(Shown):
     def _verdict(self) -> str:
         dropped, place = self.rows - self.written, f"written to {self.out}" if self.out else "nothing is written"
         done = f"{counted(self.changed, 'row')} changed and {counted(dropped, 'row')} dropped"
+        done += f", {counted(self.bad_rows, 'bad row')} left out" if self.bad_rows else ""
         return f"{'There is nothing to change' if self.is_clean else done}; {place}"
 
     def document(self) -> Document:
@@ -219,7 +221,7 @@ class CleanReport(Shown):
                 Aside(KEPT_TYPOS if typos else ""),
                 CodeBlock("\n".join(self.renaming), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
-                Heading("Bad rows, left out"),
+                Heading(f"Bad rows, left out ({self.bad_rows:,})"),
                 Bullets(self.skipped),
                 Heading("Next"),
                 CodeBlock("\n".join(self.next), "sh"),
@@ -662,6 +664,7 @@ def _report(
         labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
         conflicts=len(conflicting),
         conflict_lines=tuple(conflicting[:SHOWN]),
+        bad_rows=ledger.skipped,
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
         next=_next(file, out) if remaining_rows else (),
