@@ -451,6 +451,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
         (("-o", "{folder}/out.jsonl"), "must end in .csv"),
         (("-o", "{folder}/none/out.csv"), "does not exist"),
         (("-o", "{folder}/out.csv", "--report", "{folder}/r.pdf"), "unknown extension"),
+        (("-o", "{folder}/out.csv", "--report", "{folder}/there.md"), "already exists"),
         (("-o", "{folder}/out.csv", "--report", "{folder}/out.csv"), "unknown extension"),
         (("-o", "{folder}/out.csv", "--rare-label", "x"), "--rare"),
         (("-o", "{folder}/out.csv", "--task", "regress", "--rare", "2"), "no labels to rename"),
@@ -461,7 +462,8 @@ def test_what_cannot_be_written_is_refused_before_any_work(
     tmp_path: Path, arguments: tuple[str, ...], match: str
 ) -> None:
     path = write(tmp_path, ["a,1", "b,2"])
-    (tmp_path / "there.csv").write_text("old")
+    for name in ("there.csv", "there.md"):
+        (tmp_path / name).write_text("old")
     before = path.read_bytes()
     with pytest.raises((ConfigError, RejectedError), match=match):
         run(path, *(one.format(folder=tmp_path, name=tmp_path.name) for one in arguments))
