@@ -80,11 +80,14 @@ def test_typing_errors_are_corrected_only_if_asked(tmp_path: Path) -> None:
 
 
 def test_a_table_renames_and_drops_labels_and_has_the_last_word_on_case(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("from,to\njunk,Spam\nnan,\n")
+    (tmp_path / "table.csv").write_text("from,to\njunk,Spam\nnan,\nHma,ham\n")
     rows = ["a,spam", "b,spam", "c, Junk", "d,nan", "e,ham"]
     found, report = clean(tmp_path, rows, labels=tmp_path / "table.csv")
     assert found == ["a,Spam", "b,Spam", "c,Spam", "e,ham"]
     assert counts(report) == {"spelling": 3, "table": 2}
+    assert report.unmatched == ("Hma",) and "the file does not have: 'Hma'." in report.text()
+    again = clean_data(tmp_path / "data.csv", labels=tmp_path / "table.csv", case="keep")
+    assert again.unmatched == ("junk", "Hma")
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ class CleanReport(Shown):
     conflict_lines: tuple[int, ...]  # of the first of them
     bad_rows: int = 0  # that were left out
     skipped: tuple[str, ...] = ()  # the first of them
+    unmatched: tuple[str, ...] = ()  # labels of the table that the file does not have
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
     renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
@@ -193,6 +194,7 @@ class CleanReport(Shown):
             [_label(one.label), _label(one.becomes) if one.becomes else GONE, one.rows, ", ".join(one.why)]
             for one in self.labels
         ]
+        unmatched = ", ".join(map(_label, self.unmatched))
         many, lines = self.conflicts, self.conflict_lines
         have, are = (f"{many:,} rows have", "they are") if many > 1 else ("1 row has", "it is")
         listed = f" Lines: {', '.join(map(str, lines))}{', ...' if many > len(lines) else ''}."
@@ -214,6 +216,7 @@ class CleanReport(Shown):
                 *every,
                 Heading("Labels that change"),
                 TableBlock(("label", "becomes", "rows", "why"), renamed, brief=20),
+                Aside(f"Labels of the table that the file does not have: {unmatched}." if unmatched else ""),
                 Heading(f"Labels of the copy ({len(kept):,})"),
                 TableBlock(("label", "rows"), kept, brief=20),
                 Heading("Left as they are"),
@@ -421,12 +424,14 @@ class CleaningDecisions:
         self.names = {label: label for row in rows for label in row.labels}  # an empty text: the label is dropped
         self.why: dict[str, list[str]] = {label: [] for label in self.names}
         self.conflicts: list[int] = []  # rows that contradict others and stay
+        self.unmatched: tuple[str, ...] = ()  # labels of the table that no row has
 
     def decide(self, table: LabelTable) -> None:
         """Apply all rules until none of them changes anything."""
         cleaning, target, folds = self.cleaning, self.cleaning.rare_label, self.cleaning.case == "fold"
         fixed = table.names | ({target} if target else set())
         self._rename({label: trimmed(label) for label in self.names}, "spelling")
+        self.unmatched = table.unmatched({*self.names.values()})
         self._rename({name: table.renamed(name) for name in self.names.values()}, "table")
         while True:
             changed = folds and self._rename(merged_cases(self.counts(), fixed), "spelling")
@@ -666,6 +671,7 @@ def _report(
         conflict_lines=tuple(conflicting[:SHOWN]),
         bad_rows=ledger.skipped,
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
+        unmatched=decisions.unmatched,
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
         next=_next(file, out) if remaining_rows else (),
         renaming=_renaming(file, dict(islice(typos.items(), MOST_TYPOS)), out),
