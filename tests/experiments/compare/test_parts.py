@@ -154,14 +154,17 @@ def test_a_clear_winner_is_called_one_with_its_lead() -> None:
     found = weighed({"small": 0.0, "large": 0.08})
     assert [one.name for one in found.models] == ["large", "small"]
     assert found.verdict("large", "small") == "better" and found.verdict("small", "large") == "worse"
-    assert found.sentence().startswith("large is the best model on the dev set: accuracy 0.88")
+    assert found.sentence().startswith("large is the best model: accuracy 0.88")
+    assert "on the dev set. It is better than the next, small, by 0.0" in found.sentence()
     assert found.rivals == (found.model("large"),)
 
 
-def test_models_that_are_not_told_apart_are_undecided_and_the_cheaper_one_is_named() -> None:
+def test_models_that_are_not_told_apart_are_undecided_and_the_cheaper_one_is_named_after_the_winner() -> None:
     found = weighed({"small": 0.0, "large": 0.0})
-    assert "Undecided between large and small" in found.sentence()
-    assert "The cheapest model that is not significantly worse is small (100 parameters)" in found.sentence()
+    assert found.winner == found.model("large")
+    assert found.sentence().startswith("large has the best score: accuracy 0.")
+    cheaper = "The cheapest model that is not significantly worse is small (100 parameters)."
+    assert f" on the dev set. {cheaper} Undecided between large and small" in found.sentence()
 
 
 def test_less_is_better_where_the_metric_says_so() -> None:
@@ -177,7 +180,8 @@ def test_one_seed_gives_no_verdict_anywhere() -> None:
     assert {pair.verdict for pair in found.pairs} == {"no verdict"}
     assert {(pair.p, pair.p_adjusted) for pair in found.pairs} == {(None, None)}
     assert found.cheapest is None and found.verdict("large", "small") == "no verdict"
-    assert found.sentence().startswith("With one seed there is no verdict: use --seeds 3.")
+    assert found.sentence().startswith("large has the best score: accuracy 0.9")
+    assert " on the dev set. With one seed there is no verdict: use --seeds 3." in found.sentence()
     page = found.html()
     for shown in (found.text(100), page[page.index("<main") :], json.dumps(found.to_json())):
         assert "no verdict" in shown
@@ -211,7 +215,9 @@ def test_the_winner_comes_first_and_what_is_true_of_several_pairs_is_said_once()
     )
     found = msgspec.structs.replace(found, pairs=pairs)
     best, *rest = [one.name for one in found.models]
-    assert found.sentence().startswith("The cheapest model that is not significantly worse is small (100 parameters).")
+    assert found.winner == found.models[0]
+    first = f"{best} has the best score: accuracy "
+    assert found.sentence().startswith(first) and f">{first}" in found.html()
     assert f"Undecided between {best} and {rest[0]} or {rest[1]}: neither 10 more seeds" in found.sentence()
     text = " ".join(found.text(250).split())
     assert text.count("90 times the rows") == 2, "in the sentence and below the pairs"
