@@ -334,6 +334,7 @@ def test_the_command_that_ships_the_winner_repeats_the_same_comparison(
     )  # then nothing ships it again
     assert not any("--ship" in one for one in done) and str(tmp_path / "best") in done[0]
     assert done[1].endswith("--split test") and "small-0" in done[1]
+    assert done[2].startswith(f"seqloom tune {shlex.quote(str(file))} ") and "--models small " in done[2]
     words = shlex.split(command)
     ended = CliRunner().invoke(app, words[1:])
     assert ended.exit_code == 0, ended.output
@@ -355,6 +356,7 @@ def test_the_command_that_trains_on_all_rows_repeats_the_strength_that_was_chose
     assert list(train_run(folder, first, device=choose_device("cpu", "float32"), workers=0))
     commands = next_commands(plan, weighed(0.5, linear=0.9), first, has_test=False)
     (whole,) = (one for one in commands if "--dev-size 0" in one)
+    assert not any("seqloom tune" in one for one in commands), "newton has tried its strengths"
     chosen = summary_of(folder).l2
     assert chosen not in (None, 1.0) and f"--model linear --size small --optimizer newton --l2 {chosen:g} " in whole
     assert CliRunner().invoke(app, shlex.split(whole)[1:]).exit_code == 0
