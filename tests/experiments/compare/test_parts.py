@@ -263,6 +263,57 @@ def test_models_with_the_same_answers_are_equal_and_the_margin_is_named() -> Non
     assert all("margin 0.01 accuracy" in shown for shown in (found.text(200), found.html()))
 
 
+class Scaled(Shares):
+    """The share of right answers as another metric."""
+
+    def __init__(self, name: str, whole: float, higher: bool = True) -> None:
+        self.metric, self.whole = Metric(name, higher), whole
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        return {self.metric.name: self.whole * accuracy(sums)}
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "verdict"),
+    [
+        (Scaled("bleu", 100.0), 100, "undecided"),
+        (Scaled("bleu", 100.0), 600, "equal"),
+        (Scaled("mse", 1.0, higher=False), 2, "undecided"),
+        (Scaled("mse", 1.0, higher=False), 600, "undecided"),  # an error has no largest value
+    ],
+)
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_the_same_score_in_every_resample_is_equal_only_on_many_rows_of_a_metric_with_a_range(
+    task: Scaled, rows: int, verdict: str, share: float
+) -> None:
+    same = np.stack([np.full((2, rows), share), np.ones((2, rows))], axis=-1)
+    assert judged({"small": same, "large": same.copy()}, task, margin=0.01 * task.whole).pairs[0].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("task", "low", "high"),
+    [
+        (Scaled("mse", 1.0, higher=False), 0.0, math.inf),
+        (Scaled("bleu", 100.0), 0.0, 100.0),
+        (Scaled("accuracy", 1.0), 0.0, 1.0),
+    ],
+)
+@pytest.mark.parametrize("hits", [(0.02, 0.1), (0.98, 0.9)])
+def test_an_interval_is_inside_the_range_of_its_metric(
+    task: Scaled, low: float, high: float, hits: tuple[float, float]
+) -> None:
+    draws = np.random.default_rng(0)
+    far = np.stack([right(hit, draws) for hit in hits])
+    scores = [one.score for one in judged({"small": far, "large": far[::-1]}, task).models]
+    assert all(low <= one.low < one.value < one.high <= high for one in scores)
+    assert any(end in (low, high) for one in scores for end in (one.low, one.high)) or math.isinf(high)
+
+
+def test_a_metric_that_may_be_negative_keeps_its_interval() -> None:
+    far = np.stack([right(hit, np.random.default_rng(0)) for hit in (0.02, 0.1)])
+    assert judged({"small": far, "large": far[::-1]}, Scaled("r2", 1.0)).models[0].score.low < 0
+
+
 def test_a_wider_margin_makes_an_undecided_pair_equal() -> None:
     answers = dict(zip(("small", "large"), World(rows=2000).answers(np.random.default_rng(5)), strict=True))
     assert judged(answers).pairs[0].verdict == "undecided"
