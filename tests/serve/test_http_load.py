@@ -21,6 +21,7 @@ from http_common import JSON, OUTPUTS, FakeEngine, Server, drained, one_answer, 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.connection import LINGER_SECONDS
 from seqloom.serve.engine import Engine, ModelCard
 from seqloom.serve.listener import allow_connections
 from seqloom.serve.messages import BatchAnswers, ComputeBatch, ItemAnswer, ToWorker, WorkerReady
@@ -468,6 +469,25 @@ def test_a_stop_does_not_wait_for_ever() -> None:
         time.sleep(0.1)
         begun = time.monotonic()
     assert time.monotonic() - begun < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("drain_seconds", "is_whole"), [(10.0, True), (0.2, False)])
+def test_a_stop_lets_clients_read_their_answers_to_the_end(drain_seconds: float, is_whole: bool) -> None:
+    config = ServingConfig(port=0, max_items=100_000, drain_seconds=drain_seconds)
+    body = json.dumps({"texts": ["a"] * 100_000, "model": "all"}).encode()  # an answer of 6 MB
+    with server(config) as one, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        slow.settimeout(10)
+        slow.connect(("127.0.0.1", one.port))
+        slow.sendall(request("/v1/classify", body, port=one.port))
+        begin = slow.recv(1_024)
+        wait_until(lambda: not one.app.traffic.running)
+        one.listener.handle_exit(15, None)
+        time.sleep(2 * LINGER_SECONDS + 1)
+        head, _, answer = (begin + drained(slow)).partition(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        assert (len(answer) == length) is is_whole
 
 
 @pytest.mark.slow

@@ -121,6 +121,10 @@ class LingeringTransport:
             if not self._transport.is_closing():
                 self._transport.write(data)
 
+    def get_write_buffer_size(self) -> int:
+        """The bytes that are not sent yet."""
+        return self._transport.get_write_buffer_size() + sum(map(len, self._parts))
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
@@ -342,6 +346,11 @@ class LimitedProtocol(H11Protocol):
         else:
             sent = self.socket.get_write_buffer_size() == 0
             self.loop.call_later(min(LINGER_SECONDS, max(0.0, until - self.loop.time())), self._end, until, sent)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the client has not read all that was written."""
+        return self.packets.get_write_buffer_size() > 0
 
     def shutdown(self) -> None:
         """Close an idle connection; a busy one closes after its answer."""

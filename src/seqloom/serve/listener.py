@@ -1,6 +1,7 @@
 """The listener: binds the address, runs the application, and stops in order.
 
-On SIGTERM and SIGINT it answers new requests with 503, lets running ones finish, ends the workers and returns.
+On SIGTERM and SIGINT it answers new requests with 503, lets running ones finish and clients read their answers, ends
+the workers and returns.
 """
 
 import asyncio
@@ -97,10 +98,10 @@ class Listener(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what runs, then close all connections."""
+        """Finish what runs and what is being read, then close all connections."""
         app, deadline = self.app, time.monotonic() + self.limits.drain_seconds
         app.traffic.log.say(f"stopping: {app.traffic.running} requests are running")
-        while app.traffic.running and time.monotonic() < deadline and not self.force_exit:
+        while self._is_answering and time.monotonic() < deadline and not self.force_exit:
             await asyncio.sleep(TICK)
         await app.engine.drain(0.0 if self.force_exit else max(0.0, deadline - time.monotonic()))
         await super().shutdown(sockets)
@@ -110,6 +111,12 @@ class Listener(uvicorn.Server):
         for one in tuple(self.server_state.connections):
             cast(LimitedProtocol, one).socket.abort()
         await asyncio.sleep(0)
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether requests are running, or clients have not read all of their answers."""
+        every = self.server_state.connections
+        return self.app.traffic.running > 0 or any(cast(LimitedProtocol, one).is_sending for one in every)
 
 
 def bound(config: ServingConfig) -> socket.socket:
