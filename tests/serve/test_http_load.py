@@ -21,7 +21,7 @@ from http_common import JSON, OUTPUTS, FakeEngine, Server, drained, one_answer, 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
-from seqloom.serve.connection import LINGER_SECONDS
+from seqloom.serve.connection import LINGER_SECONDS, LimitedProtocol
 from seqloom.serve.engine import Engine, ModelCard
 from seqloom.serve.listener import allow_connections
 from seqloom.serve.messages import BatchAnswers, ComputeBatch, ItemAnswer, ToWorker, WorkerReady
@@ -211,6 +211,25 @@ def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_
         for client in busy:
             client.close()
         assert 'seqloom_refusals_total{code="overloaded"} 5' in one.ask("GET", "/metrics")[1]
+
+
+def test_a_request_that_is_refused_in_the_turn_of_an_answer_is_answered_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    completed = LimitedProtocol.on_response_complete
+
+    def refused_at_once(self: LimitedProtocol) -> None:
+        completed(self)
+        monkeypatch.undo()
+        room = self.traffic.room
+        room.complete += self.most  # others have filled it
+        self.data_received(request("/v1/classify", BODY, port=one.port))
+        room.complete -= self.most
+
+    with server() as one, one.connect() as client:
+        monkeypatch.setattr(LimitedProtocol, "on_response_complete", refused_at_once)
+        client.sendall(request("/v1/classify", BODY, port=one.port))
+        assert status_of(one_answer(client)) == 200
 
 
 @pytest.mark.slow

@@ -268,6 +268,7 @@ class LimitedProtocol(H11Protocol):
             self.refuse(BUSY)
             return True
         self.traffic.refused(BUSY, self.client[0] if self.client else "")
+        self.packets.flush()  # the answer to the request before this one comes first
         self.socket.write(BUSY.raw(is_openai=self.is_openai, is_last=False))
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
