@@ -118,6 +118,9 @@ class FakeEngine:
             self.ended.append("cancelled")
             raise
 
+    def is_full(self, lanes: Sequence[str], requests: int) -> bool:
+        return False  # the listener has a limit too
+
     def _require_known(self, model: str) -> None:
         if model not in self.models:
             raise UnknownModel(model, self.models)

@@ -20,6 +20,8 @@ from uvicorn.server import ServerState
 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import OPENAI_PATHS, HttpRefusal
+from seqloom.serve.calls import LANES, Lane
+from seqloom.serve.dispatch import most_requests
 from seqloom.serve.heads import (
     BUSY,
     CHUNK_BYTES,
@@ -45,6 +47,11 @@ LINGER_SECONDS = 1.0  # in which a client can read the last answer while it stil
 CLOSE_FIELD = (b"connection", b"close")
 MOST_LINGERING = 64  # connections beyond the limit; further ones are closed without a word
 LINGER_BYTES = 1 << 22
+WORK: dict[bytes, tuple[Lane, ...]] = {
+    **{f"/v1/{verb}".encode(): lanes for verb, lanes in LANES.items()},
+    b"/v1/completions": ("prompts",),
+    b"/v1/embeddings": LANES["embed"],
+}
 
 
 class CountedConnection(h11.Connection):
@@ -151,10 +158,10 @@ class LimitedProtocol(H11Protocol):
         self.is_leaving = False
         self.is_openai = False  # whether refusals have the form that clients of OpenAI read
         self.is_work = False  # whether a model is asked
+        self.lanes: tuple[Lane, ...] = ()  # in which it may be computed
         self.guest = Guest(traffic.room, lambda: self.refuse(BUSY))
         self.discarded = 0
-        # more requests than can run and wait; the engine would refuse what is beyond, but only after it was parsed
-        self.most = limits.max_waiting + limits.max_batch * limits.workers
+        self.most = most_requests(limits)
         self.most_bytes = BODIES * limits.max_body_bytes
         self.socket: asyncio.Transport = None  # type: ignore[assignment]  # set when the connection is made
         self.packets: LingeringTransport = None  # type: ignore[assignment]
@@ -248,8 +255,9 @@ class LimitedProtocol(H11Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether as many requests are in progress as can run and wait, and this one would wait too."""
-        return self.is_work and self.traffic.room.complete >= self.most
+        """Whether a request would be refused by the engine, but only after it was parsed."""
+        requests = self.traffic.room.complete
+        return self.is_work and (requests >= self.most or self.app.engine.is_full(self.lanes, requests))
 
     def _would_wait(self, head: bytes) -> bool:
         """Whether a request is work for a model. All others are answered at once, so they need no room."""
@@ -288,7 +296,8 @@ class LimitedProtocol(H11Protocol):
             return None
         whole = bytes(self.head)
         head = whole[: end + 4]
-        self.is_openai = target_of(head) in OPENAI_PATHS
+        target = target_of(head)
+        self.is_openai, self.lanes = target in OPENAI_PATHS, WORK.get(target, ())
         if (refusal := head_refusal(head, self.limits.max_body_bytes)) is not None:
             self.refuse(refusal)
             return None
