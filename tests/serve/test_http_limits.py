@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -200,6 +201,10 @@ def test_an_answer_that_takes_too_long_gets_504_and_a_stream_an_event() -> None:
         *parts, last, end = text.split("\n\n")
         assert (status, end, len(parts) > 1) == (200, "", True)
         assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timed_out"
+        counted = one.ask("GET", "/metrics")[1]
+        assert 'seqloom_requests_total{method="POST",route="/v1/completions",status="200"} 1' in counted
+        assert 'seqloom_refusals_total{code="timed_out"} 1' in counted
+    assert re.search(r"POST /v1/completions 200 .* code=timed_out\n", one.log.getvalue())
 
 
 @pytest.mark.slow

@@ -152,6 +152,7 @@ class HttpApp:
         method = scope["method"] if scope["method"] in METHODS else UNROUTED
         client = state.get("client") or (scope["client"][0] if scope.get("client") else "")
         model, items = state.get("model", ""), state.get("items", 0)
+        code = code or state.get("code", "")  # of a refusal in the middle of a stream
         self.traffic.count(Exchange(method, state["route"], status, seconds, client, model, items, code))
 
     async def _refusal(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
