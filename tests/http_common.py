@@ -235,3 +235,4 @@ def server(
     assert not thread.is_alive(), "the listener did not stop"
     room = app.traffic.room
     assert (app.traffic.running, room.complete, room.bytes, len(room.readers)) == (0, 0, 0, 0)
+    assert (room.unread, len(room.unread_by)) == (0, 0)

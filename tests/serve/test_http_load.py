@@ -520,6 +520,34 @@ def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest
 
 
 @pytest.mark.slow
+def test_answers_that_nobody_reads_have_a_limit_together_and_slow_clients_give_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seqloom.serve.room.SLOW_SECONDS", 0.5)
+    monkeypatch.setattr("seqloom.serve.room.UNREAD_BYTES", 1 << 20)
+    body = json.dumps({"texts": ["a"] * 100_000, "model": "all"}).encode()  # an answer of 6 MB
+    with server(ServingConfig(port=0, max_items=100_000)) as one, ExitStack() as stack:
+        room = one.app.traffic.room
+
+        def lazy() -> socket.socket:
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.connect(("127.0.0.1", one.port))
+            client.sendall(request("/v1/classify", body, "connection: close", port=one.port))
+            wait_until(lambda: room.unread > 1 << 20)
+            return client
+
+        first = lazy()
+        assert one.post("/v1/classify", {"texts": ["a"]})[0] == 429  # the first may be about to read
+        assert one.is_healthy()
+        time.sleep(0.6)
+        assert one.post("/v1/classify", {"texts": ["a"]})[0] == 200
+        assert room.unread == 0
+        whole = drained(lazy())
+        assert 0 < len(drained(first)) < len(whole)
+
+
+@pytest.mark.slow
 def test_small_answers_are_not_delayed() -> None:
     with server() as one:
         begun = time.monotonic()

@@ -159,7 +159,7 @@ class LimitedProtocol(H11Protocol):
         self.is_openai = False  # whether refusals have the form that clients of OpenAI read
         self.is_work = False  # whether a model is asked
         self.lanes: tuple[Lane, ...] = ()  # in which it may be computed
-        self.guest = Guest(traffic.room, lambda: self.refuse(BUSY))
+        self.guest = Guest(traffic.room, lambda: self.refuse(BUSY), lambda: self.socket.abort())
         self.discarded = 0
         self.most = most_requests(limits)
         self.most_bytes = BODIES * limits.max_body_bytes
@@ -184,6 +184,7 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the work for a client that has left; a body that is being parsed keeps its room until then."""
         self._expect(None)
+        self.guest.end_waiting()
         if self.stalled is not None:
             self.stalled.cancel()
         task = self._end_work() if self.cycle is not None and not self.cycle.response_complete else None
@@ -255,9 +256,11 @@ class LimitedProtocol(H11Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether a request would be refused by the engine, but only after it was parsed."""
-        requests = self.traffic.room.complete
-        return self.is_work and (requests >= self.most or self.app.engine.is_full(self.lanes, requests))
+        """Whether there is no place for a request in the engine, or none for another answer."""
+        room = self.traffic.room
+        return self.is_work and (
+            room.complete >= self.most or self.app.engine.is_full(self.lanes, room.complete) or not room.is_read()
+        )
 
     def _would_wait(self, head: bytes) -> bool:
         """Whether a request is work for a model. All others are answered at once, so they need no room."""
@@ -267,12 +270,12 @@ class LimitedProtocol(H11Protocol):
     def _refused_as_busy(self, head: bytes, body: bytes) -> bool:
         """Refuse a request that would find the queue full, before any of it is parsed.
 
-        The connection stays if all of the request is here.
+        The connection stays if all of the request is here, and the client reads its answers.
         """
         if not self.is_full:
             return False
         length = LENGTH.search(head)
-        if CLOSE.search(head) or length is None or len(body) != int(length[1]):
+        if CLOSE.search(head) or length is None or len(body) != int(length[1]) or self.flow.write_paused:
             self.refuse(BUSY)
             return True
         self.traffic.refused(BUSY, self.client[0] if self.client else "")
@@ -371,10 +374,12 @@ class LimitedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Give a client that does not read its answer some time."""
         super().pause_writing()
+        self.guest.wait(self.socket.get_write_buffer_size())
         self.stalled = self.loop.call_later(self.limits.body_seconds, self.socket.abort)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """The client has read almost all of it."""
+        self.guest.end_waiting()
         if self.stalled is not None:
             self.stalled.cancel()
         super().resume_writing()
