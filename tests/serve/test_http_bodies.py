@@ -18,7 +18,7 @@ from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.bodies import MAX_DEPTH, parsed, require_few, typed
 from seqloom.serve.engine import VERBS
-from seqloom.serve.requests import _size, request_kinds, require_short
+from seqloom.serve.requests import _size, completion_kind, request_kinds, require_short
 
 
 @pytest.fixture(scope="module")
@@ -412,6 +412,8 @@ SPOKEN = [
     {"texts": [CANARY]},
     {"texts": [CANARY, 1]},
     {"texts": [CANARY], CANARY: 1},
+    {"texts": [CANARY], f"a` - at `$.{CANARY}": 1},
+    {"texts": [CANARY], f"a` - at `$.texts.{CANARY}": 1},
     {"texts": ["fail", CANARY]},
     {"texts": ["refuse me", CANARY]},
     {"texts": [CANARY], "model": CANARY},
@@ -462,3 +464,12 @@ def test_an_unknown_field_is_answered_with_the_nearest_one_and_never_repeated() 
         message = refused.value.message
         assert ("Did you mean 'texts'?" in message) is meant and "he fields are model, texts" in message
         assert "zzz" not in message and "xxx" not in message
+
+
+def test_a_key_that_looks_like_a_place_is_not_one() -> None:
+    kind = completion_kind(ServingConfig())
+    asked = {"model": "a", "prompt": "a", "stream_options": {"a` - at `$.secret": 1}}
+    for more, field in (({}, "stream_options"), ({"a` - at `$.model.secret": 1}, None)):
+        with pytest.raises(HttpRefusal, match="has an unknown field") as refused:
+            typed(asked | more, kind)
+        assert refused.value.field == field and "secret" not in refused.value.message

@@ -234,25 +234,26 @@ def typed(value: Any, kind: type[Typed]) -> Typed:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _refusal(str(error), kind) from None
+        raise _refusal(str(error), kind, value) from None
 
 
-def _refusal(problem: str, kind: type[msgspec.Struct]) -> HttpRefusal:
-    """Say in our words what msgspec found; its message may hold a key of the request."""
+def _refusal(problem: str, kind: type[msgspec.Struct], value: Any) -> HttpRefusal:
+    """Say in our words what msgspec found; its message may hold a key of the request, which may look like a place."""
     found = AT.search(problem)
     place = found["place"] if found else ""
     text = problem[: found.start()] if found else problem
-    names = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    names = ", ".join(known)
     if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
         inner = f"{place}.{missing[1]}" if place else missing[1]
         return bad_value(inner, f"the field {inner} is missing", "add it")
-    if text == f"Object contains unknown field `{STREAM}`" and not place:  # people expect it; other names are not told
-        return bad_value(STREAM, "this address does not stream", "leave it out, or ask /v1/completions")
-    if text.startswith("Object contains unknown field") and place:
-        return bad_value(place, f"{place} has an unknown field", "leave it out")
     if text.startswith("Object contains unknown field"):
-        known, given = names.split(", "), text.split("`")[1][:LONGEST_NAME]  # to compare a long one would take long
-        meant = did_you_mean(given, known)  # it names our fields alone
+        given = next((name for name in value if name not in known), None)
+        if given is None:
+            return bad_value(place, f"{place} has an unknown field", "leave it out")
+        if given == STREAM:  # people expect it; other names are not told
+            return bad_value(STREAM, "this address does not stream", "leave it out, or ask /v1/completions")
+        meant = did_you_mean(given[:LONGEST_NAME], known)  # it names our fields alone; a long name would take long
         fix = f"{meant} The fields are {names}" if meant.endswith("?") else f"the fields are {names}"
         return HttpRefusal(422, "unknown_field", "the body has an unknown field", fix)
     if not place:
