@@ -403,6 +403,32 @@ def status_at_end(one: Served, body: Any) -> int:
         return 0  # it has stopped listening
 
 
+FIRST = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [(), FIRST], ids=["", "first process of a container"])
+def test_a_signal_while_models_load_ends_the_server_in_order(
+    before: tuple[str, ...], models: dict[str, Path], tmp_path: Path
+) -> None:
+    if before and (shutil.which(before[0]) is None or subprocess.run([*before, "true"], check=False).returncode):
+        pytest.skip("this user cannot make a container (`unshare`)")
+    command = [*before, sys.executable, "-m", "seqloom", "serve", f"reviews={models['reviews']}", "--port", "0"]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            end = time.monotonic() + 30
+            family: list[int] = []
+            while len(family) < len(before[:1]) + 2:  # the server has started the process that loads the models
+                assert time.monotonic() < end and process.poll() is None, (tmp_path / "log").read_text()
+                family = sorted(family_of(process.pid))
+            os.kill(family[len(before[:1])], signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+    assert "listening" not in (tmp_path / "log").read_text()
+    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+
+
 def test_names_of_models(tmp_path: Path) -> None:
     for name in ("reviews/model", "other", "a b"):
         (tmp_path / name).mkdir(parents=True)

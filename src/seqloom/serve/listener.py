@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -226,13 +226,24 @@ async def _served(
     messages.addHandler(handler)
     messages.setLevel(logging.INFO)
     try:
-        async with Engine(models, config) as engine:
-            listener = Listener(HttpApp(engine, config, access, Traffic(lines)), config)
-            gc.collect()
-            gc.freeze()  # modules and routes are here to stay: no pause while requests wait, to look at them again
-            started(engine, at.getsockname()[1])
-            await listener.serve(sockets=[at])
-            return listener.stopped_by
+        engine = Engine(models, config)
+        listener = Listener(HttpApp(engine, config, access, Traffic(lines)), config)
+        with listener.capture_signals():  # no other handler ends the first process of a container
+            async with AsyncExitStack() as stack:
+                loading = asyncio.ensure_future(stack.enter_async_context(engine))
+                while not loading.done() and not listener.should_exit:
+                    await asyncio.wait([loading], timeout=TICK)
+                if listener.should_exit:
+                    lines.say("stopping: the models are not loaded yet")
+                    loading.cancel()
+                    await asyncio.gather(loading, return_exceptions=True)
+                    return listener.stopped_by
+                loading.result()
+                gc.collect()
+                gc.freeze()  # modules and routes are here to stay: no pause while requests wait, to look at them again
+                started(engine, at.getsockname()[1])
+                await listener.serve(sockets=[at])
+        return listener.stopped_by
     finally:
         messages.removeHandler(handler)
         lines.close()
