@@ -210,6 +210,19 @@ def request(
     return head.encode() + b"\r\n\r\n" + body
 
 
+def numeric_fields(document: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every field of a number of every route, with its schema, from the OpenAPI document of a server."""
+    found = []
+    for path, methods in document["paths"].items():
+        if "requestBody" in methods.get("post", {}):
+            name = methods["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
+            for field, schema in document["components"]["schemas"][name]["properties"].items():
+                every = [schema, *schema.get("anyOf", [])]
+                limits = [part for part in every if part.get("type") in ("integer", "number")]
+                found += [(path, field, limits[0])] if limits else []
+    return found
+
+
 @contextmanager
 def server(
     config: ServingConfig | None = None, engine: Any = None, keys: Mapping[str, str] | None = None

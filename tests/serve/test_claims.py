@@ -10,6 +10,7 @@
 | S4 other bytes | test_requests_with_a_few_other_bytes_never_make_the_server_fail |
 | S5 bodies | test_a_body_that_cannot_be_used_is_refused_in_one_form |
 | S6 numbers | test_every_number_has_a_range_and_a_type_and_the_refusal_names_it |
+| S6 on real models | test_a_server_from_its_first_line_to_its_last |
 | S7 paths | test_paths_that_climb_lead_nowhere |
 | S8 Host | test_only_the_names_of_the_server_pass |
 | S9 other sites | test_no_page_of_another_site_gets_an_answer_on_any_route |

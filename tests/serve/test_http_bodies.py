@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from http_common import JSON, Server, server
+from http_common import JSON, Server, numeric_fields, server
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
@@ -234,20 +234,6 @@ def test_compressed_bodies_are_refused(one: Server) -> None:
         assert one.ask("POST", "/v1/classify", GOOD, JSON | {"Content-Encoding": encoding})[0] == 415
 
 
-def numeric_fields(one: Server) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every field of a number of every route, from the document of the server itself."""
-    document = one.ask("GET", "/openapi.json")[1]
-    found = []
-    for path, methods in document["paths"].items():
-        if "requestBody" in methods.get("post", {}):
-            name = methods["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
-            for field, schema in document["components"]["schemas"][name]["properties"].items():
-                every = [schema, *schema.get("anyOf", [])]
-                limits = [part for part in every if part.get("type") in ("integer", "number")]
-                found += [(path, field, limits[0])] if limits else []
-    return found
-
-
 WRONG = [
     "true",
     '"1"',
@@ -266,7 +252,7 @@ WRONG = [
 @pytest.mark.slow
 @pytest.mark.parametrize("powers", [1, pytest.param(30, marks=pytest.mark.soak)])
 def test_every_number_has_a_range_and_a_type_and_the_refusal_names_it(powers: int, one: Server) -> None:
-    fields = numeric_fields(one)
+    fields = numeric_fields(one.ask("GET", "/openapi.json")[1])
     assert len(fields) >= 25
     rest = {"/v1/completions": '"prompt":"a","model":"all"', "/v1/embeddings": '"input":"a","model":"all"'}
     for path, field, limits in fields:
