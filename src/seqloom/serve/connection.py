@@ -48,6 +48,7 @@ LINGER_SECONDS = 1.0  # in which a client can read the last answer while it stil
 CLOSE_FIELD = (b"connection", b"close")
 MOST_LINGERING = 64  # connections beyond the limit; further ones are closed without a word
 LINGER_BYTES = 1 << 22
+BUSY_ANSWERS = {is_openai: BUSY.raw(is_openai=is_openai, is_last=False) for is_openai in (False, True)}
 WORK: dict[bytes, tuple[Lane, ...]] = {
     **{f"/v1/{verb}".encode(): lanes for verb, lanes in LANES.items()},
     b"/v1/completions": ("prompts",),
@@ -291,7 +292,7 @@ class LimitedProtocol(H11Protocol):
             return True
         self._count(BUSY)
         self.packets.flush()  # the answer to the request before this one comes first
-        self.socket.write(BUSY.raw(is_openai=self.is_openai, is_last=False))
+        self.socket.write(BUSY_ANSWERS[self.is_openai])
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self._expect(None)
