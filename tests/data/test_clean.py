@@ -492,6 +492,7 @@ def test_rows_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tm
     rows = [f"row {number % 40},{'ab'[number % 2]}" for number in range(80)]
     found = check_data(write(tmp_path, rows))
     (overlap,) = [one for one in found.findings if one.code == "leak.overlap"]
+    assert all(case.fix.startswith("keep one of these rows in the file, or clean a") for case in overlap.samples)
     assert all(".csv`; otherwise" in case.fix for case in overlap.samples)
     clean(tmp_path, rows)
     assert "leak.overlap" not in [one.code for one in check_data(tmp_path / "out.csv").findings]
