@@ -182,7 +182,7 @@ def test_a_check_describes_a_file_in_two_encodings(tmp_path: Path) -> None:
 def test_cleaning_names_all_missing_options_at_once(tmp_path: Path) -> None:
     path = in_two_encodings(tmp_path / "inbox.csv")
     with pytest.raises(RejectedError, match=r"Fix: add --delimiter ';' --target status\.$"):
-        finished(cleaning_steps(DataConfig(train=(str(path),)), CleaningConfig(), Ledger()))
+        finished(cleaning_steps(DataConfig(train=(str(path),)), CleaningConfig()))
 
 
 def test_the_only_column_that_can_be_the_target_is_named(tmp_path: Path) -> None:
