@@ -492,6 +492,7 @@ def test_rows_that_leak_within_one_file_are_removed_by_the_command_of_the_fix(tm
     rows = [f"row {number % 40},{'ab'[number % 2]}" for number in range(80)]
     found = check_data(write(tmp_path, rows))
     (overlap,) = [one for one in found.findings if one.code == "leak.overlap"]
+    assert all(case.fix.startswith("keep one of these rows in the file, or clean a") for case in overlap.samples)
     assert all(".csv`; otherwise" in case.fix for case in overlap.samples)
     clean(tmp_path, rows)
     assert "leak.overlap" not in [one.code for one in check_data(tmp_path / "out.csv").findings]
@@ -519,14 +520,14 @@ def test_white_space_around_texts_is_removed_and_told(tmp_path: Path) -> None:
     assert found == ["see you,ham", "win a prize,spam", "ok then,ham"]
     assert counts(report) == {"space": 2} and report.changed == 2
     assert [(one.before, one.after) for one in report.changes[0].each] == [
-        ("see you\\x09\\x09\\x09", "see you"),
-        ("  win a prize ", "win a prize"),
+        ("'see you\\x09\\x09\\x09'", "'see you'"),
+        ("'  win a prize '", "'win a prize'"),
     ]
     assert clean_data(tmp_path / "out.csv").is_clean
     (tmp_path / "out.csv").unlink()
     _, report = clean(tmp_path, [f"{'see you there ' * 9}soon\t,ham", "hi,spam"])
     (sample,) = report.changes[0].each
-    assert sample.before.endswith("soon\\x09") and sample.after.endswith("soon"), "shown where they differ"
+    assert sample.before.endswith("soon\\x09'") and sample.after.endswith("soon'"), "shown where they differ"
 
 
 def test_white_space_around_each_text_of_a_pair_is_removed(tmp_path: Path) -> None:
@@ -577,6 +578,53 @@ def test_the_next_command_of_a_dry_run_writes_the_copy(tmp_path: Path) -> None:
     (command,) = clean_data(path, rare=2, rare_label="other").next
     assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
     assert lines(tmp_path / "data-clean.csv") == ["a,x", "b,x", "c,x"]
+    again = clean_data(tmp_path / "data-clean.csv", delimiter=",")
+    assert again.is_clean and again.next == (f"seqloom train {tmp_path / 'data-clean.csv'} --delimiter ,",)
+
+
+def ragged(count: int) -> list[str]:
+    """Rows in several spellings, with short labels that look like typing errors; so many have a field too much."""
+    good = [f"row {number},{'aB' if number % 2 else ('Ab', 'ab')[number % 4 // 2]}" for number in range(300)]
+    return [*good, *["too,many,fields"] * count, *["a label,hamm", *(f"text {number},ham" for number in range(150))]]
+
+
+def test_the_commands_of_a_check_and_of_a_dry_run_leave_out_the_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path = write(tmp_path, ragged(9))
+    with pytest.raises(
+        RejectedError, match=r'the comma, or skip such rows with skip_bad_rows=True and max_bad_rows="1\.96%"'
+    ):
+        clean_data(path)
+    dev = tmp_path / "dev.csv"
+    dev.write_text("text,label\nnew,ham\nnew,Ham\n" + "a,b,c\n")  # too many rows for a limit
+    found = check_data(path, dev=dev)
+    write_copy, _ = found.next
+    assert write_copy.endswith("data-clean.csv --skip-bad-rows --max-bad-rows 0.0196")
+    advised = [case.fix for one in found.findings for case in one.samples if f"`seqloom data clean {path}" in case.fix]
+    assert advised and all(f"`{write_copy}" in fix for fix in advised)
+    options = shlex.split(write_copy)[3:]
+    dry = clean_data(path, skip_bad_rows=True, max_bad_rows="2%")
+    make_table, rename = dry.renaming
+    for command in (dry.next[0], rename):
+        assert "--skip-bad-rows --max-bad-rows 0.02" in command
+    done = CliRunner().invoke(app, ["data", "clean", *options])
+    assert done.exit_code == 0 and "Bad rows, left out (9)" in done.stdout and " and 4 more" in done.stdout
+    assert done.stdout.endswith(f"\nNext\n  seqloom train {tmp_path / 'data-clean.csv'}\n"), "no bad row is left"
+    (tmp_path / "data-clean.csv").unlink()
+    subprocess.run(["/bin/sh", "-c", make_table], check=True)
+    assert CliRunner().invoke(app, shlex.split(rename)[1:]).exit_code == 0
+
+
+def test_files_list_every_bad_row_and_every_conflict_and_the_terminal_says_how_many(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, [*["too,many,fields"] * 7, *(f"row {number % 4},{'ab'[number // 4]}" for number in range(8))]
+    )
+    report = clean_data(path, skip_bad_rows=True, max_bad_rows=0.5)
+    assert [one.partition(": ")[0] for one in report.skipped] == [f"{path}:{line}" for line in range(2, 9)]
+    assert report.conflict_lines == tuple(range(9, 17)) and report.conflicts == 8
+    assert "Lines: 9, 10, 11, 12, 13 and 3 more." in " ".join(report.text().split())
+    assert "and 2 more" in report.text() and "data.csv:7" not in report.text()
+    assert all(f"data.csv:{line}: csv.ragged" in report.html() for line in range(2, 9))
+    assert "9, 10, 11, 12, 13, 14, 15, 16" in report.html()
 
 
 def test_the_next_command_of_a_check_reads_the_copy_in_the_encoding_that_it_has(tmp_path: Path) -> None:

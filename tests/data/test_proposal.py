@@ -182,7 +182,20 @@ def test_a_check_describes_a_file_in_two_encodings(tmp_path: Path) -> None:
 def test_cleaning_names_all_missing_options_at_once(tmp_path: Path) -> None:
     path = in_two_encodings(tmp_path / "inbox.csv")
     with pytest.raises(RejectedError, match=r"Fix: add --delimiter ';' --target status\.$"):
-        finished(cleaning_steps(DataConfig(train=(str(path),)), CleaningConfig(), Ledger()))
+        finished(cleaning_steps(DataConfig(train=(str(path),)), CleaningConfig()))
+
+
+def test_the_options_that_are_clear_are_named_with_what_is_not_clear(tmp_path: Path) -> None:
+    path, header = tmp_path / "post.csv", "id;note;kind;channel"
+    rows = [f"{number};a note, number {number};{'ab'[number % 2]};{'cd'[number % 3 % 2]}" for number in range(60)]
+    path.write_text("\n".join([header, *rows, ""]))
+    rest = "; then there is no column 'text'; found id, note, kind, channel: give --input NAME --target NAME, or "
+    for asked in (DataConfig(train=(str(path),)), DataConfig(train=(str(path),), task="classify")):
+        with pytest.raises(RejectedError, match=f"Fix: use --delimiter ';', or .* if the file has one column{rest}"):
+            open_data(asked, Ledger())
+    path.write_bytes(path.read_bytes() + "60;£9;a;d\n".encode("cp1252") + "61;é;a;d\n".encode())
+    with pytest.raises(RejectedError, match=f"post-clean.csv --delimiter ';'`{rest}"):
+        open_data(DataConfig(train=(str(path),)), Ledger())
 
 
 def test_the_only_column_that_can_be_the_target_is_named(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_an_overlap_is_shown_for_every_two_parts() -> None:
     parts = {name: rows(name, same + labeled(9, 20 * at)) for at, name in enumerate(("train", "dev", "test"), start=1)}
     written = " ".join(report("looms", parts, Schema("text", "label"), Ledger()).text().split())
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        assert f"3 of 12 rows in {second} (25 %) have inputs that are also in {first}" in written
+        assert f"3 of 12 rows in {second} (25 %) have inputs that are identical to some in {first}" in written
         assert f"remove these rows from {first}; otherwise scores on {second}" in written
 
 

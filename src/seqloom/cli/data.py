@@ -233,7 +233,7 @@ REPORTS: dict[str, "Callable[[Shown], str]"] = {
     ".md": lambda report: report.markdown(),
     ".json": lambda report: dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n",
 }
-CLEANED = settings(DataConfig, *READ_BY, "skip_bad_rows", "max_bad_rows")
+CLEANED = settings(DataConfig, *READ_BY)
 
 
 @app.command("clean", cls=Verb, short_help="Write a cleaned copy of a file and report every change.")
@@ -292,7 +292,7 @@ def clean(
     _require_report(report)
     cleaning = CleaningConfig(**said(CleaningConfig, given))
     with _refusals(json):
-        found = followed_work(cleaning_steps(config, cleaning, Ledger.of(config), out=out))
+        found = followed_work(cleaning_steps(config, cleaning, out=out))
     if report is not None:
         from seqloom.files.disk import write_file
 

@@ -17,7 +17,18 @@ TypoDistance = Annotated[int, Meta(ge=0, le=3, examples=[1])]
 RareCount = Annotated[int, Meta(ge=0, le=2**40, examples=[2])]
 LABELS, ROWS = "Labels", "Rows and fields"  # groups of options in the help
 # Settings of `DataConfig` that `seqloom data clean` takes: they say how the file is read.
-READ_BY = ("task", "input", "target", "label_separator", "format", "encoding", "delimiter", "header")
+READ_BY = (
+    "task",
+    "input",
+    "target",
+    "label_separator",
+    "format",
+    "encoding",
+    "delimiter",
+    "header",
+    "skip_bad_rows",
+    "max_bad_rows",
+)
 CLEANED: dict[Format, tuple[str, ...]] = {  # the formats that are cleaned, and how the name of a copy ends
     "csv": (".csv",),
     "tsv": (".tsv",),

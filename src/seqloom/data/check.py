@@ -25,6 +25,7 @@ from seqloom.config.data import (
 from seqloom.config.options import stated, strict, typed_changes, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.checks.check import DataFinding, FindingSample
+from seqloom.data.clean import unreadable_rows
 from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.order import Order, default_batch_tokens
 from seqloom.data.prepared import SPLIT, Prepared, default_encoding, encoded, fitted_encoder, prepare
@@ -78,8 +79,8 @@ def checking(
         tokens={} if encoder.tokenizer is None else {split: rows[:, 0] for split, rows in whole.items()},
         batching=_batching(whole["train"], batch_tokens),
     )
-    report = replace(report, findings=(*mixed, *report.findings))
-    return replace(report, next=_next(config, encoder.ledger, report.findings))
+    findings, following = _with_commands(config, encoder.ledger, (*mixed, *report.findings))
+    return replace(report, findings=findings, next=following)
 
 
 def _opened(config: DataConfig, ledger: Ledger) -> tuple[Dataset, tuple[DataFinding, ...]]:
@@ -106,21 +107,55 @@ def _opened(config: DataConfig, ledger: Ledger) -> tuple[Dataset, tuple[DataFind
         return dataset, (DataFinding("reject", "enc.mixed", sum(map(len, lines.values())), tuple(samples)),)
 
 
-def _next(config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]) -> tuple[str, ...]:
-    """The commands to run next: clean the files that have something to clean, then train; none after other errors."""
-    files = {path: f"`{ledger.clean_command(path)}`" for path in (*config.train, *config.dev, *config.test)}
+def _with_commands(
+    config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]
+) -> tuple[tuple[DataFinding, ...], tuple[str, ...]]:
+    """The findings, whose fixes clean files with the options that unreadable rows need, and the commands to run next.
+
+    How many rows of a file cannot be read is known only when all fixes are written.
+    """
+    files = dict.fromkeys((*config.train, *config.dev, *config.test), "")
+    for path in files:
+        if command := ledger.clean_command(path):
+            files[path] = full = _skipping_command(path, config, ledger) if ledger.skipped else command
+            if full:
+                findings = [_with_command(one, command, full) for one in findings]
+    return (*findings,), _next(config, files, ledger.format, findings)
+
+
+def _skipping_command(path: str, config: DataConfig, ledger: Ledger) -> str:
+    """The command that cleans a file without its unreadable rows; empty if these are too many."""
+    bad_rows = unreadable_rows(path, config.reading, config.bad_rows).skipping()
+    if bad_rows is None:
+        return ""
+    skipping = Ledger.of(msgspec.structs.replace(config, bad_rows=bad_rows))
+    skipping.format = ledger.format
+    return skipping.clean_command(path)
+
+
+def _with_command(finding: DataFinding, command: str, full: str) -> DataFinding:
+    samples = (one._replace(fix=one.fix.replace(f"`{command}", f"`{full}")) for one in finding.samples)
+    return finding._replace(samples=(*samples,))
+
+
+def _next(
+    config: DataConfig, commands: Mapping[str, str], format: Format | None, findings: Sequence[DataFinding]
+) -> tuple[str, ...]:
+    """The commands to run next: clean the files that have something to clean, then train; none after other errors.
+
+    `commands` are those that clean each file; empty for a file that cannot be cleaned.
+    """
+    files = {path: f"`{command}`" for path, command in commands.items()}
     advised = {one: [path for path in files if _advises(one, files[path])] for one in findings}
     copies = {
-        path: cleaned_name(path, ledger.format) or path
-        for path in files
-        if any(path in some for some in advised.values())
+        path: cleaned_name(path, format) or path for path in files if any(path in some for some in advised.values())
     }
     errors = [one for one, some in advised.items() if one.severity == "reject" and not some]
     if errors and not copies:
         return ()
     reading = config.reading
     if copies and reading.encoding != UTF_8:  # a copy is UTF-8, and one command reads all files in one encoding
-        copies = {path: copy for path in files if (copy := cleaned_name(path, ledger.format))}
+        copies = {path: copy for path in files if (copy := cleaned_name(path, format))}
         reading = msgspec.structs.replace(reading, encoding=UTF_8)
     cleaning = tuple(files[path].strip("`") for path in copies)
     if reading != config.reading and len(copies) < len(files):

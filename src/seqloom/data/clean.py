@@ -19,6 +19,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -27,17 +28,17 @@ from typing import Any
 import msgspec
 
 from seqloom.config.cleaning import CLEANED, CleaningConfig, Conflicts, LabelCase, LineEnds, RepeatRule
-from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
+from seqloom.config.data import ANY_ROWS, BadRows, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import said, stated, strict, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
 from seqloom.data.checks.duplicates import compared_texts, folded
 from seqloom.data.clean_commands import CleanCommands
 from seqloom.data.clean_decisions import CleaningDecisions, RowContent
-from seqloom.data.clean_report import SHOWN, ChangeLog, CleanReport, KeptLabel, RenamedLabel, label_shown
+from seqloom.data.clean_report import ChangeLog, CleanReport, KeptLabel, RenamedLabel, label_shown
 from seqloom.data.dataset import SAMPLE
 from seqloom.data.label_spelling import LabelTable
 from seqloom.data.mojibake import repaired
-from seqloom.data.problems import Ledger
+from seqloom.data.problems import Ledger, Place, Problem
 from seqloom.data.proposal import refuse_completely
 from seqloom.data.readers.delimited import Delimited, dialect_of, with_fields
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
@@ -197,12 +198,33 @@ def require_cleanable(path: Path, reading: ReadingConfig, ledger: Ledger) -> For
     return format
 
 
+def unreadable_rows(path: str, reading: ReadingConfig, bad_rows: BadRows) -> Ledger:
+    """Read a file as cleaning does, and return a ledger of its rows."""
+    ledger = Ledger(bad_rows)
+    reading, _ = _reading(Path(path), reading, ledger)
+    for _ in read_table((Path(path),), reading, ledger).records:
+        pass
+    return ledger
+
+
 def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
     """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
     reading = msgspec.structs.replace(reading, format=require_cleanable(path, reading, ledger))
     is_unicode = known_encoding(reading.encoding, path, ledger).name == "utf-8"
     windows = lines_in_windows(path, Ledger()) if is_unicode else []
     return msgspec.structs.replace(reading, encoding=MIXED) if windows else reading, frozenset(windows)
+
+
+class ListedRows(Ledger):
+    """A ledger that lists every bad row."""
+
+    def __init__(self, bad_rows: BadRows, flags: str, format: Format | None) -> None:
+        super().__init__(bad_rows, flags, format)
+        self.listed: list[str] = []
+
+    def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
+        super().bad_row(code, text, place, fix)
+        self.listed.append(str(Problem("reject", code, text, place)))
 
 
 def _is_blank(value: Any) -> bool:
@@ -220,14 +242,12 @@ def _digest(values: list[Any]) -> bytes:
     return blake2b(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def cleaning_steps(
-    config: DataConfig, cleaning: CleaningConfig, ledger: Ledger, *, out: Path | None = None
-) -> Work[CleanReport]:
+def cleaning_steps(config: DataConfig, cleaning: CleaningConfig, *, out: Path | None = None) -> Work[CleanReport]:
     """Clean a file; without `out` nothing is written.
 
     Raises ConfigError or RejectedError before anything is written if the file cannot be read or the copy not be made.
     """
-    path = Path(config.train[0])
+    path, ledger = Path(config.train[0]), ListedRows.of(config)
     table = LabelTable.of({}) if cleaning.labels is None else LabelTable.read(Path(cleaning.labels))
     if cleaning.rare_label is not None and table.renamed(cleaning.rare_label) != cleaning.rare_label:
         raise ConfigError(
@@ -304,7 +324,8 @@ def _change(
             code = "space"
         else:
             code = "line-ends"
-        log.add(code, number, line, values[column], value)
+        texts = (values[column], value)
+        log.add(code, number, line, *(map("'{}'".format, texts) if code == "space" else texts))  # quotes show spaces
     if file.labeled:
         named = file.relabeled(values, decisions.names)
         cells |= named
@@ -326,7 +347,7 @@ def _shown(value: Any) -> str:
 
 
 def _report(
-    file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, ledger: Ledger, out: str | None, changed: int
+    file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, ledger: ListedRows, out: str | None, changed: int
 ) -> CleanReport:
     counts = Counter(label for row in decisions.rows for label in set(row.labels))
     renamed = [
@@ -337,7 +358,7 @@ def _report(
     conflicting = [decisions.rows[number].line for number in decisions.conflicts]
     typos, written = decisions.likely_typos(), decisions.dropped.count("")
     commands = CleanCommands(file.config, file.cleaning, file.reading.format, out)
-    return CleanReport(
+    report = CleanReport(
         str(file.path),
         out,
         rows=len(decisions.rows),
@@ -346,14 +367,14 @@ def _report(
         changes=log.changes(),
         labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
         conflicts=len(conflicting),
-        conflict_lines=tuple(conflicting[:SHOWN]),
+        conflict_lines=tuple(conflicting),
         bad_rows=ledger.skipped,
-        skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
+        skipped=tuple(ledger.listed),
         unmatched=decisions.unmatched,
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in decisions.counts().most_common()),
-        next=commands.next() if written else (),
         renaming=commands.renaming(typos),
     )
+    return replace(report, next=commands.next(report.is_clean)) if written else report
 
 
 def require_copy_name(out: Path, path: Path, suffixes: Sequence[str]) -> None:
@@ -415,5 +436,4 @@ def clean_data(
     given |= {"delimiter": delimiter, "header": header, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
     named = stated(given)
     config, place = with_flags(DataConfig(train=(str(data),), id=""), named), None if out is None else Path(out)
-    steps = cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), Ledger.of(config), out=place)
-    return finished(steps)
+    return finished(cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), out=place))

@@ -1,7 +1,7 @@
 """The shell commands with which the report on a cleaned copy ends."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -43,15 +43,21 @@ class CleanCommands(NamedTuple):
             " ".join(filter(None, (named, flags, asked))),
         )
 
-    def next(self) -> tuple[str, ...]:
-        """Train on the copy, or write it."""
+    def next(self, is_clean: bool) -> tuple[str, ...]:
+        """Train on the copy, or write it; train on the file itself if there is nothing to change."""
+        if self.out is None and is_clean:
+            return (_train(str(self.path), self.config, READ_BY),)
         if self.out is None:
             ledger = Ledger.of(self.config)
             ledger.format = self.format
             command = ledger.clean_command(str(self.path), " ".join(typed_changes(self.cleaning)), words=True)
             return (command,) if command else ()
-        names = [name for name in READ_BY if name != "encoding"]  # the copy is UTF-8
-        return (" ".join(["seqloom train", shlex.quote(self.out), *typed_settings(self.config, names)]),)
+        own = ("encoding", "skip_bad_rows", "max_bad_rows")  # the copy is UTF-8 without bad rows
+        return (_train(self.out, self.config, [name for name in READ_BY if name not in own]),)
+
+
+def _train(path: str, config: DataConfig, names: Collection[str]) -> str:
+    return " ".join(["seqloom train", shlex.quote(path), *typed_settings(config, names)])
 
 
 def _unused(path: Path) -> Path:

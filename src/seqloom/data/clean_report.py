@@ -16,6 +16,7 @@ from seqloom.report.document import (
     Document,
     Heading,
     KeyFigures,
+    Paragraph,
     Shown,
     TableBlock,
     TableCell,
@@ -23,7 +24,7 @@ from seqloom.report.document import (
 from seqloom.report.labels import excerpt, excerpt_from
 from seqloom.report.numbers import counted
 
-SHOWN = 5  # changes of each kind in a terminal, conflicts in a report
+SHOWN = 5  # changes of each kind, conflicts and bad rows in a terminal
 WIDTH = 40  # columns of an example
 CHANGES = {  # what is counted, in the order of the report
     "encoding": "line in Windows-1252, converted to UTF-8",
@@ -97,9 +98,9 @@ class CleanReport(Shown):
     changes: tuple[CleanedRows, ...]
     labels: tuple[RenamedLabel, ...]
     conflicts: int  # rows that contradict others and are kept
-    conflict_lines: tuple[int, ...]  # of the first of them
+    conflict_lines: tuple[int, ...]  # of each of them
     bad_rows: int = 0  # that were left out
-    skipped: tuple[str, ...] = ()  # the first of them
+    skipped: tuple[str, ...] = ()  # each of them: its place and what is wrong
     unmatched: tuple[str, ...] = ()  # labels of the table that the file does not have
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
@@ -139,9 +140,10 @@ class CleanReport(Shown):
             for one in self.labels
         ]
         unmatched = ", ".join(map(label_shown, self.unmatched))
-        many, lines = self.conflicts, self.conflict_lines
+        many, more = self.conflicts, self.conflicts - SHOWN
         have, are = (f"{many:,} rows have", "they are") if many > 1 else ("1 row has", "it is")
-        listed = f" Lines: {', '.join(map(str, lines))}{', ...' if many > len(lines) else ''}."
+        lines = [*map(str, self.conflict_lines)]
+        listed = f" Lines: {', '.join(lines[:SHOWN])}{f' and {more:,} more' if more > 0 else ''}."
         kept: list[list[TableCell]] = [[label_shown(one.label), one.rows] for one in self.kept]
         rows = {one.label: one.rows for one in self.kept}
         typos = [
@@ -168,8 +170,11 @@ class CleanReport(Shown):
                 Aside(KEPT_TYPOS if typos else ""),
                 CodeBlock("\n".join(self.renaming), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
+                Details(f"all {many:,} lines", [Paragraph(", ".join(lines))] if more > 0 else []),
                 Heading(f"Bad rows, left out ({self.bad_rows:,})"),
-                Bullets(self.skipped),
+                Bullets(self.skipped[:SHOWN]),
+                Aside(f"and {self.bad_rows - SHOWN:,} more" if self.bad_rows > SHOWN else ""),
+                Details(f"all {self.bad_rows:,} bad rows", [Bullets(self.skipped)] if self.bad_rows > SHOWN else []),
                 Heading("Next"),
                 CodeBlock("\n".join(self.next), "sh"),
             ],

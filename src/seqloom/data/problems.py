@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Literal, NamedTuple, NoReturn, Self
 
 from seqloom.config.cleaning import CLEANED, READ_BY
-from seqloom.config.data import BadRows, DataConfig, Format
+from seqloom.config.data import BadRows, DataConfig, Format, share_of
 from seqloom.config.options import typed_settings
 from seqloom.errors import RejectedError, fix_sentence
 from seqloom.report.numbers import counted
@@ -158,6 +158,11 @@ class Ledger:
             insort(samples, Problem("reject", code, text, place, fix), key=self._order)
             del samples[SAMPLES:]
 
+    def unreadable_row(self, code: str, text: str, place: Place, fix: str) -> None:
+        """Count a row that its reader cannot read; the fix also says how to skip such rows where that is an option."""
+        skippable = fix and self.bad_rows != UNLIMITED
+        self.bad_row(code, text, place, f"{fix}, or skip such rows with {SKIP}" if skippable else fix)
+
     def _order(self, problem: Problem) -> tuple[int, int, int]:
         path, line, column = problem.place
         return self._files[path], line or 0, column or 0
@@ -221,6 +226,12 @@ class Ledger:
     def accepts(self) -> bool:
         """Whether there were no more bad rows than allowed."""
         return not self.skipped or (self.bad_rows.skip_bad_rows and self._is_allowed)
+
+    def skipping(self) -> BadRows | None:
+        """The setting that skips the bad rows; None if these are too many."""
+        if self.accepts:
+            return self.bad_rows
+        return BadRows(skip_bad_rows=True, max_bad_rows=share_of(self._enough)) if self._enough else None
 
     def too_many(self) -> str:
         """That more rows were bad than may be skipped, and what to do; empty if they are not skipped."""

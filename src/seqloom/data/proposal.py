@@ -31,10 +31,15 @@ DATE = re.compile(  # with or without a time
 ENOUGH = 20  # rows from which values that repeat are told from those that do not
 
 
-def complete_remedy(
-    config: DataConfig, error: RejectedError, reopen: Callable[[DataConfig], DataConfig]
-) -> dict[str, Any]:
-    """The settings with which the refused data opens, also those that later refusals would ask for; else empty.
+class Remedy(NamedTuple):
+    """Settings for refused data, and what is missing besides: empty if the data opens with these settings."""
+
+    settings: dict[str, Any]
+    missing: str = ""
+
+
+def complete_remedy(config: DataConfig, error: RejectedError, reopen: Callable[[DataConfig], DataConfig]) -> Remedy:
+    """The settings with which the refused data opens, also those that later refusals would ask for, if these are clear.
 
     Args:
         config: the settings that were refused.
@@ -44,35 +49,38 @@ def complete_remedy(
     given: dict[str, Any] = {}
     for _ in range(ROUNDS):
         if not error.remedy or error.remedy.keys() <= given.keys():
-            return {}
+            return Remedy(given, "; then {text}: {fix}".format_map(error.details[-1]).removesuffix(": "))
         given |= error.remedy
         try:
             opened = reopen(with_flags(config, given))
         except RejectedError as later:
             error = later
         except SeqloomError:
-            return {}
+            return Remedy({})
         else:
-            return given if config.task or "input" not in given else given | {"task": opened.task}
-    return {}
+            return Remedy(given if config.task or "input" not in given else given | {"task": opened.task})
+    return Remedy({})
 
 
 def refuse_completely(
     config: DataConfig, error: RejectedError, ledger: Ledger, reopen: Callable[[DataConfig], DataConfig]
 ) -> NoReturn:
-    """Raise the refusal with a fix that has all options with which the data opens; unchanged if they are not known.
+    """Raise the refusal with a fix that has all options with which the data opens, as far as they are known.
 
     A file in two encodings cannot be opened, but cleaned: its fix is the command for that, with these options.
     """
     last = error.details[-1]
     place = Place(**{name: last[name] for name in Place._fields})  # type: ignore[arg-type]  # as it was written
     if mixed := in_two_encodings(config, error):
-        readable = Ledger.of(with_flags(config, _remedy_of_mixed(mixed, reopen)))
-        fix = readable.or_clean("save the whole file as UTF-8", place.path)
-        ledger.bad_file("enc.mixed", str(last["text"]), place, fix)
-    remedy = complete_remedy(config, error, reopen)
-    if len(remedy) <= len(error.remedy):  # the fix of the error is enough
+        remedy, missing = _remedy_of_mixed(mixed, reopen)
+        fix = Ledger.of(with_flags(config, remedy)).or_clean("save the whole file as UTF-8", place.path)
+        ledger.bad_file("enc.mixed", str(last["text"]), place, f"{fix}{missing}")
+    remedy, missing = complete_remedy(config, error, reopen)
+    if not remedy or (len(remedy) <= len(error.remedy) and not missing):  # the fix of the error is enough
         raise error
+    if missing:
+        fix = str(last["fix"]) if len(remedy) <= len(error.remedy) else f"add {typed_remedy(config, remedy)}"
+        ledger.bad_file(str(last["code"]), str(last["text"]), place, f"{fix}{missing}", error.remedy)
     task = " (or another --task)" if "task" in remedy else ""
     names = "; if the first row has column names, give --input NAME --target NAME" if "header" in remedy else ""
     if "input" in remedy and config.reading.header and not names:
@@ -93,16 +101,17 @@ def in_two_encodings(config: DataConfig, error: RejectedError) -> DataConfig | N
     return msgspec.structs.replace(config, reading=msgspec.structs.replace(config.reading, encoding=MIXED))
 
 
-def _remedy_of_mixed(config: DataConfig, reopen: Callable[[DataConfig], DataConfig]) -> dict[str, Any]:
-    """The settings that such a file needs besides; empty if there are none, or if they are not clear."""
+def _remedy_of_mixed(config: DataConfig, reopen: Callable[[DataConfig], DataConfig]) -> Remedy:
+    """The settings that such a file needs besides, as far as they are clear."""
     try:
         reopen(config)
     except RejectedError as error:
-        found = complete_remedy(config, error, reopen)
-        return {name: value for name, value in found.items() if name != "task"}  # cleaning does not depend on it
+        found, missing = complete_remedy(config, error, reopen)
+        named = {name: value for name, value in found.items() if name != "task"}  # cleaning does not depend on it
+        return Remedy(named, missing)
     except SeqloomError:
         pass
-    return {}
+    return Remedy({})
 
 
 def typed_remedy(config: DataConfig, remedy: Mapping[str, Any]) -> str:

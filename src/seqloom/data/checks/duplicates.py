@@ -124,14 +124,14 @@ def _find_overlap(ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[
         return
     rows, place = other.places.rows, other.places[int(hits[0])]
     twin = one.places[int(np.flatnonzero(one.keys == other.keys[hits[0]])[0])]
-    are = "has an input that is" if len(hits) == 1 else "have inputs that are"
+    have = "has an input that is identical to one" if len(hits) == 1 else "have inputs that are identical to some"
     text = (
-        f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {are} also in {first}; "
+        f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {have} in {first}; "
         f"the first is the same as {beside(place, twin)}"
     )
     removed = f"remove these rows from {first}"
-    if place.path == twin.path:  # it cleans one file
-        removed = ledger.or_clean(removed, place.path, words=True)
+    if place.path == twin.path:  # it may be split at random, and cleaning reads one file
+        removed = ledger.or_clean("keep one of these rows in the file", place.path, words=True)
     fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 
@@ -213,8 +213,9 @@ class DuplicateRows(NamedTuple):
                     f"the first is similar to the one {beside(place, twin)}"
                 )
                 removed = f"if they are copies, remove them from {first}"
-                if place.path == twin.path:  # it cleans one file
-                    removed = ledger.or_clean(removed, place.path, "--repeats near")
+                if place.path == twin.path:  # it may be split at random, and cleaning reads one file
+                    kept = "if they are copies, keep one of them in the file"
+                    removed = ledger.or_clean(kept, place.path, "--repeats near")
                 fix = f"{removed}; otherwise scores on {second} are too optimistic"
                 ledger.warn("leak.near", text, place, fix, count=near)
 

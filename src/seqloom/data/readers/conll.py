@@ -54,7 +54,7 @@ class Fault(NamedTuple):
 
     def report(self, path: str, ledger: Ledger) -> None:
         """Count the sentence as a bad row."""
-        ledger.bad_row(self.code, self.text, Place(path, self.line), self.fix)
+        ledger.unreadable_row(self.code, self.text, Place(path, self.line), self.fix)
 
 
 def cells_of(line: str, separator: str) -> list[str]:

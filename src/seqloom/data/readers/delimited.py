@@ -40,7 +40,7 @@ class QuotedRows:
 
     def __init__(self, delimiter: str, path: str, ledger: Ledger) -> None:
         self.delimiter, self.path, self.ledger = delimiter, path, ledger
-        self.refuse: Callable[[str, str, Place, str], None] = ledger.bad_row
+        self.refuse: Callable[[str, str, Place, str], None] = ledger.unreadable_row
         self.refused = 0  # rows
         self.line_ends = QuotedLineEnds()
         self._begin(0)
@@ -243,7 +243,7 @@ class Delimited:
         if first is None:
             fix = "give a file with rows"
             self.ledger.bad_file("data.empty", "the file is empty", Place(self.path), fix)
-        self.parser.refuse = self.ledger.bad_row
+        self.parser.refuse = self.ledger.unreadable_row
         if found := SEPARATOR_LINE.fullmatch(first.raw):
             mark = found[1].replace("\t", "\\t")
             same = found[1] == self.dialect.delimiter
@@ -333,7 +333,7 @@ class Delimited:
             name = NAMES.get(self.dialect.delimiter, "delimiter")
             text = f"{text}; is there an unquoted {name}?"
             fix = f"quote the field that contains the {name}" if self.dialect.quoted else f"remove the {name}"
-        self.ledger.bad_row("csv.ragged", text, Place(self.path, row.line), fix)
+        self.ledger.unreadable_row("csv.ragged", text, Place(self.path, row.line), fix)
 
     def locate(self, record: Record, column: int) -> Place:
         """The place where a field begins."""

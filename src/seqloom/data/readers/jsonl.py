@@ -135,7 +135,7 @@ def _explained(error: Exception, text: str, first: First) -> LineError:
 
 def _refuse(error: LineError, line: Line, path: Path, ledger: Ledger) -> None:
     number, text = line
-    ledger.bad_row(error.code, error.text, Place(str(path), number, error.column(text)), error.fix)
+    ledger.unreadable_row(error.code, error.text, Place(str(path), number, error.column(text)), error.fix)
 
 
 def careful(text: str) -> dict[str, Any]:
