@@ -70,7 +70,7 @@ def cleaned_name(path: str, format: Format | None = None) -> str | None:
     `format` is what the file is read as, if its extension does not decide.
 
     >>> cleaned_name("data/films.csv.gz"), cleaned_name("data/films.txt"), cleaned_name("data/films.txt", "conll")
-    ('data/films-clean.csv', None, 'films-clean.txt')
+    ('data/films-clean.csv', None, 'data/films-clean.txt')
     """
     bare = PACKED.sub("", path)
     ending = PurePath(bare).suffix
