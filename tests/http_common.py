@@ -118,6 +118,9 @@ class FakeEngine:
             self.ended.append("cancelled")
             raise
 
+    def is_full(self, lanes: Sequence[str], requests: int) -> bool:
+        return False  # the listener has a limit too
+
     def _require_known(self, model: str) -> None:
         if model not in self.models:
             raise UnknownModel(model, self.models)
@@ -207,6 +210,19 @@ def request(
     return head.encode() + b"\r\n\r\n" + body
 
 
+def numeric_fields(document: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every field of a number of every route, with its schema, from the OpenAPI document of a server."""
+    found = []
+    for path, methods in document["paths"].items():
+        if "requestBody" in methods.get("post", {}):
+            name = methods["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
+            for field, schema in document["components"]["schemas"][name]["properties"].items():
+                every = [schema, *schema.get("anyOf", [])]
+                limits = [part for part in every if part.get("type") in ("integer", "number")]
+                found += [(path, field, limits[0])] if limits else []
+    return found
+
+
 @contextmanager
 def server(
     config: ServingConfig | None = None, engine: Any = None, keys: Mapping[str, str] | None = None
@@ -232,3 +248,4 @@ def server(
     assert not thread.is_alive(), "the listener did not stop"
     room = app.traffic.room
     assert (app.traffic.running, room.complete, room.bytes, len(room.readers)) == (0, 0, 0, 0)
+    assert (room.unread, len(room.unread_by)) == (0, 0)

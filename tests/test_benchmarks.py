@@ -2,7 +2,9 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
@@ -54,13 +56,18 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
 }
 
 
-def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark as a module, its constants made small."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # they import one another
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+def module_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(path.parent)  # they import one another
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark as a module, its constants made small."""
+    module = module_of(ROOT / "benchmarks" / f"{name}.py", monkeypatch)
     for constant, value in SMALL[name][0].items():
         assert hasattr(module, constant)
         monkeypatch.setattr(module, constant, value)
@@ -138,3 +145,38 @@ def test_every_comparison_with_a_peer_is_listed_and_those_without_one_run(
         module.main()
     printed = capsys.readouterr().out
     assert printed.count("groups by length") == 8 and printed.count("sparse-adamw") == 1
+
+
+def test_a_job_of_the_races_that_failed_is_trained_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = module_of(ROOT / "benchmarks" / "defaults" / "auto.py", monkeypatch)
+    began, failing = list[str](), {"bag"}
+
+    def ran(name: str, job: str, *_: Any) -> dict[str, Any]:
+        began.append(job)
+        found = {"error": "no memory"} if job in failing else {"dev": 1.0, "test": 1.0, "winner": "cnn"}
+        return {"data": name, "job": job, "seconds": 1.0, **found}
+
+    monkeypatch.setattr(module, "ran", ran)
+    monkeypatch.setattr(sys, "argv", ["auto.py", "--out", str(tmp_path), "--only", "trec"])
+    for expected in (["auto", *module.RACES["trec"].recipes], ["bag"], []):
+        module.main()
+        assert began == expected
+        began.clear()
+        failing.clear()
+
+
+def test_the_search_of_defaults_ends_when_its_workers_were_killed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = module_of(ROOT / "benchmarks" / "defaults" / "run.py", monkeypatch)
+
+    class Killed:
+        exitcode = -9
+
+        def is_alive(self) -> bool:
+            return False
+
+    answers = SimpleQueue[dict[str, Any]]()
+    answers.put({"score": 1.0})  # sent just before
+    assert list(module.answered([Killed(), Killed()], answers)) == [{"score": 1.0}]
+    assert "[-9, -9]" in capsys.readouterr().out

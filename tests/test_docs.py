@@ -240,6 +240,15 @@ def test_a_link_to_another_file_than_it_names_is_seen() -> None:
     assert mislabeled_links(ROOT / "docs" / "concepts.md", link) == ["`tests/a.py::test_b` leads to ../tests/c.py"]
 
 
+def untested_sections(text: str) -> list[str]:
+    return [body.partition("\n")[0] for body in text.split("\n## ")[1:] if not TEST.search(body)]
+
+
+def test_every_guarantee_names_its_tests() -> None:
+    assert untested_sections(read("docs/guarantees.md")) == []
+    assert untested_sections("# Page\n\n## Speed\n\nIt is fast.\n\n## Size\n\n`tests/a.py::test_b`\n") == ["Speed"]
+
+
 # --- the table of concepts -------------------------------------------------------------------------------------------
 
 

@@ -5,8 +5,8 @@
 
 A recipe alone is `seqloom train --model RECIPE`, whose default size and number of epochs end in about five minutes on
 two cores; a translator has `--seconds` instead. `*` marks the default recipe. Models are chosen on dev sets alone. The
-test sets are evaluated once, after all training. Results are lines of OUT/results.jsonl, and what is there is not
-trained again; `--limit` starts no job after that many seconds.
+test sets are evaluated once, after all training. Results are lines of OUT/results.jsonl, and what has scores there is
+not trained again; `--limit` starts no job after that many seconds.
 """
 
 import argparse
@@ -40,7 +40,7 @@ CLASSIFIERS = ("cnn", "linear", "bag", "bilstm", "transformer")
 RACES = {
     "trec": Raced("{data}/trec/test.txt", CLASSIFIERS),
     "sst2": Raced("{data}/sst2/test.txt", CLASSIFIERS),
-    "atis-slots": Raced("{data}/atis/test.tsv", ("bilstm", "cnn", "gru", "bilstm --head crf", "transformer")),
+    "atis-slots": Raced("{data}/atis/test.tsv", ("bilstm", "cnn", "gru", "bilstm --head softmax", "transformer")),
     "multi30k": Raced(
         "{data}/multi30k/test_2016_flickr.en {data}/multi30k/test_2016_flickr.de",
         ("transformer", "seq2seq-additive"),
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1e9)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    known = {(one["data"], one["job"]) for one in results(given.out)}
+    known = {(one["data"], one["job"]) for one in results(given.out) if "error" not in one}
     names = given.only.split(",")
     jobs = [(name, "auto") for name in names]
     jobs += [(name, recipe) for name in names for recipe in RACES[name].recipes]

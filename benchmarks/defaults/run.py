@@ -4,8 +4,8 @@
     SEQLOOM_DATA=DATA python benchmarks/defaults/run.py confirm --out OUT --jobs 4      default and best, three seeds
     python benchmarks/defaults/run.py table --out OUT
 
-Everything is scored on the dev set. Results are lines of OUT/results.jsonl; what is there is not trained again.
-`--minutes` starts no further run after that time. The seed of the search is not among the three.
+Everything is scored on the dev set. Results are lines of OUT/results.jsonl; what has a score there is not trained
+again. `--minutes` starts no further run after that time. The seed of the search is not among the three.
 """
 
 import argparse
@@ -17,7 +17,11 @@ import shutil
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from queue import Empty
 from typing import Any, NamedTuple
 
 from settings import DATASETS, Dataset, settings
@@ -57,7 +61,7 @@ def main() -> None:
     done = results(given.out)
     names = given.datasets.split(",")
     jobs = searched(names) if given.what == "search" else confirmed(names, done)
-    known = {tuple(one["job"]) for one in done}
+    known = {tuple(one["job"]) for one in done if one["score"] is not None}
     chosen = given.recipes.split(",") if given.recipes else [job.recipe for job in jobs]
     waiting = [job for job in jobs if tuple(job) not in known and job.recipe in chosen]
     until = time.time() + 60 * given.minutes
@@ -71,16 +75,25 @@ def main() -> None:
     workers = [context.Process(target=work, args=(queue, answers, *where)) for _ in range(given.jobs)]
     for worker in workers:
         worker.start()
-    ended = 0
+    queue.cancel_join_thread()  # jobs may be left when the time is up
     with (given.out / "results.jsonl").open("a") as file:
-        while ended < given.jobs:
-            if (answer := answers.get()) is None:
-                ended += 1
-                continue
+        for answer in answered(workers, answers):
             file.write(json.dumps(answer) + "\n")
             file.flush()
             sys.stdout.write(f"{' '.join(map(str, answer['job']))}: {answer.get('score')} {answer['seconds']:.0f} s\n")
             sys.stdout.flush()
+
+
+def answered(workers: list[BaseProcess], answers: Any) -> Iterator[dict[str, Any]]:
+    """The answers of all workers until the last one has ended or was killed."""
+    working = True
+    while working:
+        working = any(worker.is_alive() for worker in workers)  # before the answers are read: it may just have sent one
+        with suppress(Empty):
+            while True:
+                yield answers.get(timeout=1.0)
+    if killed := [worker.exitcode for worker in workers if worker.exitcode]:
+        sys.stdout.write(f"workers that were stopped, by exit codes: {killed}; the same command trains the rest\n")
 
 
 def searched(names: list[str]) -> list[Job]:
@@ -125,7 +138,6 @@ def work(queue: Any, answers: Any, data: str, out: Path, device: str, until: flo
         began = time.time()
         answer = {"job": job.key, **trained(job, data, out / "runs" / str(os.getpid()), device)}
         answers.put(answer | {"seconds": time.time() - began})
-    answers.put(None)
 
 
 def trained(job: Job, data: str, folder: Path, device: str) -> dict[str, Any]:

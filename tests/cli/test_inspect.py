@@ -64,6 +64,15 @@ def test_the_gradients_of_several_runs_are_compared(run: Path, tmp_path: Path) -
         look(run, "a good film", "--view", "attribution", "--compare", other)
     with pytest.raises(ConfigError, match="no option 'answer'"):
         look(run, *asked, "--answer", "bad")
+    with pytest.raises(ConfigError, match="--compare needs a view"):
+        look(run, "a good film", "--compare", other)
+
+
+def test_each_compared_run_is_loaded_once(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, loads = make_run(tmp_path / "other", **make_reviews(tmp_path)), list[Path]()
+    monkeypatch.setattr("seqloom.cli.inspect.load_on", lambda path, _device: (loads.append(path), load(path))[1])
+    look(run, "a good film about the sea", "--view", "gradients", "--compare", other, "--json")
+    assert loads == [run, other]
 
 
 def test_json_has_every_number_where_the_whole_is_asked_for(

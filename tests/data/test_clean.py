@@ -80,11 +80,14 @@ def test_typing_errors_are_corrected_only_if_asked(tmp_path: Path) -> None:
 
 
 def test_a_table_renames_and_drops_labels_and_has_the_last_word_on_case(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("from,to\njunk,Spam\nnan,\n")
+    (tmp_path / "table.csv").write_text("from,to\njunk,Spam\nnan,\nHma,ham\n")
     rows = ["a,spam", "b,spam", "c, Junk", "d,nan", "e,ham"]
     found, report = clean(tmp_path, rows, labels=tmp_path / "table.csv")
     assert found == ["a,Spam", "b,Spam", "c,Spam", "e,ham"]
     assert counts(report) == {"spelling": 3, "table": 2}
+    assert report.unmatched == ("Hma",) and "the file does not have: 'Hma'." in report.text()
+    again = clean_data(tmp_path / "data.csv", labels=tmp_path / "table.csv", case="keep")
+    assert again.unmatched == ("junk", "Hma")
 
 
 @pytest.mark.parametrize(
@@ -126,12 +129,16 @@ def test_several_labels_are_cleaned_one_by_one(tmp_path: Path) -> None:
 def test_labels_of_json_keep_their_types_and_other_values_their_writing(tmp_path: Path) -> None:
     rows = ['{"text": "a", "label": 1, "x": 1e2}', '{"x": 2.50, "text": "b", "label": "Pos"}']
     rows += ['{"text": "c", "label": "pos", "x": 1}', '{"text": "\\u00e9", "label":  "pos", "x": null}']
+    rows += [
+        '{"x": {"\\"label\\": ": [1234567890123456789.5, "}"]},\t"label" :"POS" , "\\u0074ext":"caf\\u00c3\\u00a9" } '
+    ]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(rows) + "\n")
     clean_data(path, out=tmp_path / "b.jsonl")
     found = (tmp_path / "b.jsonl").read_text().splitlines()
-    assert found[0] == rows[0] and found[2:] == rows[2:]
-    assert found[1] == '{"x": 2.5, "text": "b", "label": "pos"}'
+    assert found[0] == rows[0] and found[2:4] == rows[2:4]
+    assert found[1] == '{"x": 2.50, "text": "b", "label": "pos"}'
+    assert found[4] == rows[4].replace("POS", "pos").replace("caf\\u00c3\\u00a9", "café")
 
 
 def test_labels_of_more_than_one_spelling_are_kept_apart_if_the_user_wants_both() -> None:
@@ -212,6 +219,32 @@ def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
     assert counts(report) == {"encoding": 1} and report.changes[0].each[0].line == 4 and report.changed == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "fix"),
+    [
+        ("text,label\n" + "row,a\n" * 150 + "caf\xe9,b\nlast,a\n", "--encoding cp1252 if the whole file is"),
+        ("text,label\nna\xc3\xafve,b\nb\xe9\x81b,a\nc,b\n", "--encoding NAME"),
+        ("text,label\nna\xc3\xafve,b\nb\xe9b,a\nc\x81,b\n", "save the whole file as UTF-8"),
+    ],
+    ids=["no other line is beyond ASCII", "not Windows-1252", "one line is not Windows-1252"],
+)
+def test_no_command_is_offered_for_a_file_in_two_encodings_that_is_not_cleaned(
+    tmp_path: Path, content: str, fix: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content.encode("latin-1"))
+    for verb in (["check", path], ["clean", path, "--dry-run"]):
+        done = CliRunner().invoke(app, ["data", *map(str, verb)])
+        assert isinstance(done.exception, RejectedError)
+        assert fix in str(done.exception) and "seqloom data clean" not in str(done.exception)
+
+
+def test_a_file_in_two_encodings_is_cleaned_whatever_utf_8_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\n\xc3\xa9,a\ncaf\xe9,b\n")
+    assert counts(clean_data(path, encoding="UTF8")) == {"encoding": 1}
+
+
 def test_a_file_in_one_other_encoding_is_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nété,a\ncafé,b\n".encode("cp1252"))
@@ -268,15 +301,16 @@ def test_empty_and_repeated_rows_are_dropped_and_contradictions_kept_or_dropped(
     assert counts(report) == {"empty": 2, "repeat": 2} and (report.conflicts, report.conflict_lines) == (2, (6, 7))
     assert counts(clean_data(tmp_path / "data.csv", conflicts="drop")) == {"empty": 2, "repeat": 2, "conflict": 2}
     assert clean_data(tmp_path / "data.csv", repeats="keep").written == 5
+    assert clean_data(write(tmp_path, ["a,x", "a,x", "a,y", "b,y"]), repeats="keep").conflict_lines == (2, 3, 4)
 
 
 def test_other_columns_quotes_and_the_header_are_copied_as_they_are_written(tmp_path: Path) -> None:
-    rows = ['"text" , label;,note,', '"a, b",x,"c ""d""",', "cafÃ©,x,cafÃ©,", '"e"" Ã©",y,5.0,', "f,y,,"]
+    rows = ['"text" , label;,note,', '"a, b",x,"c ""d""",', 'cafÃ©,x,"cafÃ©",', '"e"" Ã©",y,"0\r\n07",', 'f,"y",,']
     path = tmp_path / "a.csv"
-    path.write_text("\n".join(rows).replace('"text" , label;', "text,label"), encoding="utf-8")
+    path.write_bytes("\n".join(rows).replace('"text" , label;', "text,label").encode())
     clean_data(path, out=tmp_path / "b.csv")
-    assert lines(tmp_path / "b.csv") == [rows[1], "café,x,cafÃ©,", '"e"" é",y,5.0,', rows[4]]
-    assert (tmp_path / "b.csv").read_text().startswith("text,label,note,\n")
+    kept = ["text,label,note,", rows[1], 'café,x,"cafÃ©",', '"e"" é",y,"0\r\n07",', rows[4], ""]
+    assert (tmp_path / "b.csv").read_bytes().decode() == "\n".join(kept)
 
 
 def test_bad_rows_stop_the_command_unless_they_may_be_skipped(tmp_path: Path) -> None:
@@ -286,6 +320,30 @@ def test_bad_rows_stop_the_command_unless_they_may_be_skipped(tmp_path: Path) ->
     assert not (tmp_path / "out.csv").exists()
     found, report = clean(tmp_path, rows, skip_bad_rows=True, max_bad_rows=0.5)
     assert found == ["a,x", "c,y"] and "csv.ragged" in report.skipped[0]
+    assert report.bad_rows == 1 and not report.is_clean and not report.changes
+    assert "0 rows changed and 0 rows dropped, 1 bad row left out; written to" in report.text()
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "match"),
+    [
+        (
+            ["a,x", "b,y", "b,Y"],
+            {"rare": 5},
+            r"all 3 rows of .* dropped: 2 with a rare label, 1 repeated.*smaller rare",
+        ),
+        (["a,x", "a,y"], {"conflicts": "drop"}, "dropped: 2 with the same input as another.*leave out conflicts"),
+        ([",x", "b,"], {}, "dropped: 2 without input or target.*name other columns with input and target"),
+    ],
+)
+def test_a_copy_without_any_row_is_refused_and_a_dry_run_suggests_none(
+    tmp_path: Path, rows: list[str], options: dict[str, object], match: str
+) -> None:
+    with pytest.raises(ConfigError, match=match):
+        clean(tmp_path, rows, task="classify", **options)
+    assert not (tmp_path / "out.csv").exists()
+    report = clean_data(tmp_path / "data.csv", task="classify", **options)  # type: ignore[arg-type]
+    assert (report.written, report.next) == (0, ())
 
 
 ROWS = st.lists(
@@ -323,10 +381,14 @@ def test_cleaning_the_copy_changes_nothing(
     (folder / "a.jsonl").write_text("".join(json.dumps({"text": t, "label": n, "k": 1}) + "\n" for t, n in rows))
     options: dict[str, object] = {"typo_distance": typo_distance, "rare": rare[0], "rare_label": rare[1]}
     options |= {"conflicts": conflicts, "repeats": repeats, "line_ends": line_ends, "task": "classify"}
-    first = clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
-    if first.written:
-        again = clean_data(folder / "b.jsonl", **options)  # type: ignore[arg-type]
-        assert again.is_clean and not again.changed and again.rows == again.written == first.written
+    first = clean_data(folder / "a.jsonl", **options)  # type: ignore[arg-type]
+    if not first.written:
+        with pytest.raises(ConfigError, match="would be dropped"):
+            clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
+        return
+    clean_data(folder / "a.jsonl", out=folder / "b.jsonl", **options)  # type: ignore[arg-type]
+    again = clean_data(folder / "b.jsonl", **options)  # type: ignore[arg-type]
+    assert again.is_clean and not again.changed and again.rows == again.written == first.written
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -392,6 +454,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
         (("-o", "{folder}/out.jsonl"), "must end in .csv"),
         (("-o", "{folder}/none/out.csv"), "does not exist"),
         (("-o", "{folder}/out.csv", "--report", "{folder}/r.pdf"), "unknown extension"),
+        (("-o", "{folder}/out.csv", "--report", "{folder}/there.md"), "already exists"),
         (("-o", "{folder}/out.csv", "--report", "{folder}/out.csv"), "unknown extension"),
         (("-o", "{folder}/out.csv", "--rare-label", "x"), "--rare"),
         (("-o", "{folder}/out.csv", "--task", "regress", "--rare", "2"), "no labels to rename"),
@@ -402,7 +465,8 @@ def test_what_cannot_be_written_is_refused_before_any_work(
     tmp_path: Path, arguments: tuple[str, ...], match: str
 ) -> None:
     path = write(tmp_path, ["a,1", "b,2"])
-    (tmp_path / "there.csv").write_text("old")
+    for name in ("there.csv", "there.md"):
+        (tmp_path / name).write_text("old")
     before = path.read_bytes()
     with pytest.raises((ConfigError, RejectedError), match=match):
         run(path, *(one.format(folder=tmp_path, name=tmp_path.name) for one in arguments))
@@ -463,6 +527,13 @@ def test_white_space_around_texts_is_removed_and_told(tmp_path: Path) -> None:
     _, report = clean(tmp_path, [f"{'see you there ' * 9}soon\t,ham", "hi,spam"])
     (sample,) = report.changes[0].each
     assert sample.before.endswith("soon\\x09") and sample.after.endswith("soon"), "shown where they differ"
+
+
+def test_white_space_around_each_text_of_a_pair_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a,b,label\nhi ,yo,x\nhi,\tyou,y\n")
+    report = clean_data(path, out=tmp_path / "out.csv", input=("a", "b"))
+    assert lines(tmp_path / "out.csv") == ["hi,yo,x", "hi,you,y"] and counts(report) == {"space": 2}
 
 
 def test_an_empty_row_is_shown_with_what_was_there(tmp_path: Path) -> None:
@@ -572,6 +643,14 @@ def test_sentences_that_leak_within_one_file_are_removed_by_the_command_of_the_f
     assert found and all(f"`{command}`" in sample.fix for one in found for sample in one.samples)
     assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
     assert not [one for one in check_data(tmp_path / "names-clean.txt").findings if one.code.startswith("leak")]
+
+
+def test_no_command_is_offered_for_words_with_tags_in_a_format_that_is_not_cleaned(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    row = "1\tw{0}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n2\tv{0}\t_\tVERB\t_\t_\t1\tdep\t_\t_\n"
+    path.write_text("\n".join(row.format(number % 30) for number in range(600)))
+    (found,) = (one for one in check_data(path).findings if one.code == "leak.overlap")
+    assert found.samples and not any("seqloom data clean" in sample.fix for sample in found.samples)
 
 
 def test_a_file_that_cannot_be_cleaned_is_refused_before_a_name_for_the_copy_is_asked_for(tmp_path: Path) -> None:

@@ -199,7 +199,19 @@ def test_the_only_column_that_can_be_the_target_is_named(tmp_path: Path) -> None
         open_data(DataConfig(train=(str(two),)), Ledger())
 
 
-def test_the_only_text_beside_a_given_target_is_named_as_the_input(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.csv", lambda rng: f"{rng.choice('ab')},{text(rng)},2024-05-06", first="kind,wrote,day")
+DAYS = ["2024-05-06", "2024-05-06T10:11:12.5+02:00", "5/6/24 3:04 PM"]
+
+
+@pytest.mark.parametrize("day", DAYS)
+def test_the_only_text_beside_a_given_target_is_named_as_the_input(day: str, tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", lambda rng: f"{rng.choice('ab')},{text(rng)},{day}", first="kind,wrote,day")
     with pytest.raises(RejectedError, match="--input wrote"):
         open_data(DataConfig(train=(str(path),), target=("kind",)), Ledger())
+
+
+@pytest.mark.parametrize("day", DAYS)
+def test_a_text_that_starts_with_a_date_is_a_text_and_a_date_with_a_time_is_none(day: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    table(path, lambda rng: f"{rng.choice('ab')},{day} {text(rng)},{day}", first="kind,wrote,day")
+    with pytest.raises(RejectedError, match="--input wrote --target kind"):
+        open_data(DataConfig(train=(str(path),)), Ledger())

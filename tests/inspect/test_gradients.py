@@ -20,7 +20,7 @@ from seqloom.inspect.flow import unrolled
 from seqloom.inspect.gradients import UNDERFLOW, gradients, gradients_compared, stack_flow
 from seqloom.inspect.layers import input_of
 from seqloom.inspect.readings import read, scores
-from seqloom.inspect.subject import Subject
+from seqloom.inspect.subject import Subject, encoding
 from seqloom.nn.taps import recording, taps
 from seqloom.nn.types import Padded
 from seqloom.report.numbers import number as shown
@@ -247,6 +247,15 @@ def test_models_are_compared_on_one_input_and_each_keeps_its_name(task: Task) ->
         gradients_compared({}, TEXT)
     with pytest.raises(DataError, match="fewer than 3 tokens"):
         gradients_compared(subjects, "cat")
+
+
+def test_a_comparison_says_which_models_read_only_the_first_tokens(task: Task) -> None:
+    whole = subject_of(task, "rnn")
+    short = whole._replace(encode=encoding(task, 4, None, torch.device("cpu")))
+    view = gradients_compared({"whole": whole, "short": short}, TEXT)
+    (note,) = view.notes
+    assert note == "short: the input was truncated: the model reads 4 tokens, 2 are left out."
+    assert note in " ".join(view.text(400).split()) and view.to_json()["notes"] == [note]
 
 
 def test_hundreds_and_thousands_of_elements_are_drawn_as_maps(task: Task) -> None:

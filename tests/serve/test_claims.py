@@ -10,6 +10,7 @@
 | S4 other bytes | test_requests_with_a_few_other_bytes_never_make_the_server_fail |
 | S5 bodies | test_a_body_that_cannot_be_used_is_refused_in_one_form |
 | S6 numbers | test_every_number_has_a_range_and_a_type_and_the_refusal_names_it |
+| S6 on real models | test_a_server_from_its_first_line_to_its_last |
 | S7 paths | test_paths_that_climb_lead_nowhere |
 | S8 Host | test_only_the_names_of_the_server_pass |
 | S9 other sites | test_no_page_of_another_site_gets_an_answer_on_any_route |
@@ -23,7 +24,7 @@
 | S14 stop | test_a_stop_lets_running_requests_end_and_refuses_new_ones, test_a_server_from_its_first_line_to_its_last |
 | S15 no outbound connection | test_a_server_without_a_network_answers_and_sends_nothing_to_anywhere |
 | S16 batch mates, 1,000 requests | test_a_thousand_mixed_requests_have_the_answers_they_have_alone |
-| S17 hostile texts | test_hostile_texts_take_no_time, test_long_and_odd_texts_take_no_time_from_others |
+| S17 hostile texts | test_hostile_texts_are_parsed_in_no_time, test_long_and_odd_texts_take_no_time_from_others |
 | S18 privacy | test_no_text_of_a_request_is_in_errors_logs_or_metrics |
 | S19 soak | test_ten_minutes_of_good_and_hostile_requests_leave_nothing_behind |
 | OpenAPI, negative data | test_the_document_tells_the_truth |

@@ -429,7 +429,7 @@ ODDER = (
 def test_long_and_odd_texts_take_no_time_from_others(
     name: str, parts: tuple[str, ...], models: dict[str, Path], forks: SharedForks
 ) -> None:
-    """S17 on real models: an answer in time or a refusal, and others do not wait for longer."""
+    """S17 on real models: an answer or a refusal within 200 ms, and others that ask meanwhile have theirs too."""
     verbs: dict[str, Any] = {"tags": "tag", "reviews": "classify", "scores": "regress"}
     verb = verbs.get(name, "generate")
     options = {"max_new_tokens": 1} if verb == "generate" else {}
@@ -438,21 +438,17 @@ def test_long_and_odd_texts_take_no_time_from_others(
     async def check() -> None:
         async with serving({name: models[name]}, forks) as engine:
             await engine.ask(name, verb, ["a b"], options)
-            for text in odd:
-                idle = 0.0
-                for _ in range(5):
-                    began = time.perf_counter()
-                    await engine.ask(name, verb, ["a b"], options)
-                    idle = max(idle, time.perf_counter() - began)
+
+            async def seconds(text: str, *refused: type[BadItem]) -> float:
                 began = time.perf_counter()
-                long = asyncio.ensure_future(engine.ask(name, verb, [text], options))
-                await asyncio.sleep(0)
-                assert await engine.ask(name, verb, ["a b"], options)
-                waited = time.perf_counter() - began
-                with suppress(BadItem):
-                    await long
-                allowed = max(0.2, 40 * idle)  # more where others share the cores
-                assert waited < allowed, f"{text[:2]!r}: {waited:.2f} s, {idle:.3f} s alone"
+                with suppress(*refused):
+                    await engine.ask(name, verb, [text], options)
+                return time.perf_counter() - began
+
+            for text in odd:
+                times = [await asyncio.gather(seconds(text, BadItem), seconds("a b")) for _ in range(3)]
+                longest = min(map(max, times))  # in the best of three rounds: others may share the cores
+                assert longest < 0.2, f"{text[:2]!r}: {longest:.2f} s"
 
     asyncio.run(check())
 

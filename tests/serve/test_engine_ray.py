@@ -76,7 +76,7 @@ def test_what_ray_is_given(models: dict[str, Path], forks: SharedForks, monkeypa
     assert given == {
         "name": "seqloom",
         "num_replicas": 2,
-        "max_ongoing_requests": 38,
+        "max_ongoing_requests": 54,
         "ray_actor_options": {"num_gpus": 0.5},
     }
 

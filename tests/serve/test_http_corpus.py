@@ -129,6 +129,7 @@ def one() -> Iterator[Server]:
 
 
 NAMES = sorted(corpus(80))
+MAY_BE_SILENT = {"a million one-byte chunks"}  # more than the server discards: a reset can overtake its answer
 
 
 def test_there_are_about_200_cases() -> None:
@@ -145,7 +146,7 @@ def test_what_is_no_request_is_refused_briefly_and_the_server_lives_on(one: Serv
         assert time.monotonic() - begun < 3, f"{name} took too long"
         if name in ("pipelined",):
             assert answer.count(b"HTTP/1.1 200") == 1, name
-        elif answer:  # some end in silence: there was no request to answer
+        elif answer or name not in MAY_BE_SILENT:
             assert status_of(answer) in (*range(400, 500), 501, 505), (name, answer[:200])
             head, _, body = answer.partition(b"\r\n\r\n")
             assert len(body) <= 200, name

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from http_common import FakeEngine, Server, drained, one_answer, request, server, status_of
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.connection import LINGER_SECONDS, MOST_LINGERING
+from seqloom.serve.dispatch import most_requests
 from seqloom.serve.heads import MAX_CHUNKS, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_REQUEST_LINE, early_refusal
 from seqloom.serve.listener import MOST_ACCEPTED, SPARE_FILES, LoopErrors
 
@@ -200,6 +202,42 @@ def test_an_answer_that_takes_too_long_gets_504_and_a_stream_an_event() -> None:
         *parts, last, end = text.split("\n\n")
         assert (status, end, len(parts) > 1) == (200, "", True)
         assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timed_out"
+        counted = one.ask("GET", "/metrics")[1]
+        assert 'seqloom_requests_total{method="POST",route="/v1/completions",status="200"} 1' in counted
+        assert 'seqloom_refusals_total{code="timed_out"} 1' in counted
+    assert re.search(r"POST /v1/completions 200 .* code=timed_out\n", one.log.getvalue())
+
+
+@pytest.mark.slow
+def test_what_is_refused_before_any_route_is_counted_with_what_is_known_of_it() -> None:
+    key = "a-long-key-of-alice-0123456789"
+    config = ServingConfig(port=0, max_waiting=0, max_batch=1, header_seconds=0.3, body_seconds=0.3)
+    with server(config, FakeEngine(seconds=1.0), {"alice": key}) as one, ExitStack() as stack:
+        fields, text = (f"authorization: Bearer {key}", "connection: close"), b'{"texts":["a"],"model":"all"}'
+        data = request("/v1/embed", text, *fields, port=one.port)
+        assert status_of(one.raw(data[:-1])) == 408
+        for _ in range(most_requests(config)):
+            stack.enter_context(one.connect()).sendall(data)
+        until(lambda: one.engine.running == most_requests(config))
+        assert status_of(one.raw(request("/v1/classify", text, *fields, port=one.port))) == 429
+        assert status_of(one.raw(request("/v1/tag", text, "content-length: 9", port=one.port))) == 400
+        assert status_of(one.raw(b"BREW /secret HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n")) == 400
+        assert status_of(one.raw(b"GET /hea")) == 408
+        counted = one.ask("GET", "/metrics", headers={"Authorization": f"Bearer {key}"})[1]
+    for method, route, status in (
+        ("POST", "/v1/embed", 408),
+        ("POST", "/v1/classify", 429),
+        ("POST", "/v1/tag", 400),
+        ("-", "-", 400),
+        ("-", "-", 408),
+    ):
+        assert f'requests_total{{method="{method}",route="{route}",status="{status}"}} 1\n' in counted
+    (seconds,) = re.findall(r'request_seconds_sum{route="/v1/embed"} (\S+)', counted)
+    assert 0.25 < float(seconds) < 2
+    lines = [line.partition(" ")[2] for line in one.log.getvalue().splitlines()]
+    assert any(re.match(r"POST /v1/embed 408 [2-9]\d\d\.\dms client=alice code=slow_body", line) for line in lines)
+    assert any(re.match(r"POST /v1/classify 429 \S+ client=alice code=overloaded", line) for line in lines)
+    assert any(re.match(r"- - 408 \S+ client=127.0.0.1 code=slow_headers", line) for line in lines)
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,22 @@ from http_common import JSON, OUTPUTS, FakeEngine, Server, drained, one_answer, 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve import bodies
 from seqloom.serve.answers import HttpRefusal
-from seqloom.serve.engine import Engine, ModelCard
+from seqloom.serve.calls import LANES, Lane, checked_options
+from seqloom.serve.connection import LINGER_SECONDS, LimitedProtocol
+from seqloom.serve.dispatch import most_requests
+from seqloom.serve.engine import Engine, ModelCard, Verb
 from seqloom.serve.listener import allow_connections
-from seqloom.serve.messages import BatchAnswers, ComputeBatch, ItemAnswer, ToWorker, WorkerReady
+from seqloom.serve.messages import (
+    BatchAnswers,
+    ComputeBatch,
+    ContinuePrompt,
+    FromWorker,
+    ItemAnswer,
+    PromptNews,
+    PromptProgress,
+    ToWorker,
+    WorkerReady,
+)
 from seqloom.serve.refusals import TimedOut, WaitedTooLong
 from seqloom.serve.room import BODIES
 
@@ -81,16 +95,24 @@ def test_load_is_answered_without_errors(seconds: float) -> None:
 class QueueEngine(Engine):
     """The engine as it is, with its queue and its clocks; a batch takes `seconds`, and nothing is computed."""
 
-    def __init__(self, seconds: float, **settings: Any) -> None:
+    def __init__(self, seconds: float, *, is_quick: bool = True, **settings: Any) -> None:
         super().__init__({"all": Path("all")}, ServingConfig(**settings))
-        self.seconds = seconds
+        self.seconds, self.is_quick = seconds, is_quick
         (link,) = self._links
         link.cards["all"] = self._cards["all"] = FakeEngine().models["all"]
         link.send = self._compute  # type: ignore[method-assign]
 
+    def is_full(self, lanes: Container[Lane], requests: int) -> bool:
+        return self.is_quick and super().is_full(lanes, requests)
+
     def _compute(self, message: ToWorker) -> None:
-        assert isinstance(message, ComputeBatch), message
-        answers = BatchAnswers(message.id, [ItemAnswer(OUTPUTS["classify"])] * len(message.items), self.seconds)
+        answers: FromWorker
+        if isinstance(message, ContinuePrompt):
+            news = PromptNews(message.id, answer=ItemAnswer([]), finish_reason="length")
+            answers = PromptProgress([news], 1, self.seconds)
+        else:
+            assert isinstance(message, ComputeBatch), message
+            answers = BatchAnswers(message.id, [ItemAnswer(OUTPUTS["classify"])] * len(message.items), self.seconds)
         asyncio.get_running_loop().call_later(self.seconds, self._received, self._links[0], answers)
 
 
@@ -99,14 +121,12 @@ QUEUE = {"max_batch": 4, "max_waiting": 4}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("limits", "seconds"),
-    [({}, 1.5), (QUEUE, 1.5), pytest.param({}, 60.0, marks=pytest.mark.soak)],
+    ("is_quick", "seconds"),
+    [(False, 1.5), (True, 1.5), pytest.param(True, 60.0, marks=pytest.mark.soak)],
     ids=["by the engine", "before it is parsed", "long"],
 )
-def test_overload_is_refused_at_once_and_what_is_accepted_takes_no_longer(
-    limits: dict[str, int], seconds: float
-) -> None:
-    with server(ServingConfig(port=0, **limits), QueueEngine(0.02, **QUEUE)) as one:  # type: ignore[arg-type]
+def test_overload_is_refused_at_once_and_what_is_accepted_takes_no_longer(is_quick: bool, seconds: float) -> None:
+    with server(ServingConfig(port=0), QueueEngine(0.02, is_quick=is_quick, **QUEUE)) as one:
         _, calm = traffic(one, 0.5, clients=2)
         before = memory()
         statuses, busy = traffic(one, seconds, clients=20)
@@ -116,11 +136,69 @@ def test_overload_is_refused_at_once_and_what_is_accepted_takes_no_longer(
             "batches have to be full, or this shows nothing"
         )
         refused = counts["refused_total"]
-        assert refused < statuses[429] if limits else refused == statuses[429] + statuses[503]
+        if is_quick:
+            assert refused < 0.2 * statuses[429]  # those that came while the queue had places
+        else:
+            assert refused == statuses[429] + statuses[503]
         assert quantile(busy, 0.9) < 5 * quantile(calm, 0.9) + 0.25  # 20 clients share this process with the server
         assert memory() - before < 50 << 20
         _, after = traffic(one, 0.5, clients=2)
         assert quantile(after, 0.5) < 2 * quantile(calm, 0.5) + 0.05
+
+
+@pytest.mark.slow
+def test_as_many_requests_wait_as_may_whatever_else_runs() -> None:
+    """A worker has prompts, a batch with pauses and one without at a time; a full lane closes no other one."""
+    with ExitStack() as stack:
+        one = stack.enter_context(server(ServingConfig(port=0, **QUEUE), QueueEngine(0.6, **QUEUE)))
+        clients = list[socket.socket]()
+
+        def asked(path: str, count: int) -> None:
+            for _ in range(count):
+                clients.append(stack.enter_context(one.connect()))
+                clients[-1].sendall(request(path, BODY, port=one.port))
+
+        def are(running: int, waiting: int) -> bool:
+            return (one.engine.counters["running"], one.engine.counters["waiting"]) == (running, waiting)
+
+        def status(path: str, body: Any) -> int:
+            return one.post(path, body)[0]
+
+        prompt, text = {"prompt": "a", "model": "all"}, {"texts": ["a"], "model": "all"}
+        for path, count in (("/v1/generate", 4), ("/v1/translate", 1), ("/v1/classify", 1)):
+            asked(path, count)
+        wait_until(lambda: are(6, 0))
+        asked("/v1/classify", 4)
+        wait_until(lambda: are(6, 4))
+        for path in ("/v1/classify", "/v1/translate", "/v1/generate", "/v1/completions"):
+            assert status(path, prompt if path == "/v1/completions" else text) == 429
+        assert one.engine.counters["refused_total"] == 0, "they were parsed"
+        assert [status_of(one_answer(client)) for client in clients] == [200] * 10
+        clients.clear()
+        asked("/v1/generate", 8)
+        wait_until(lambda: are(4, 4))
+        assert (status("/v1/completions", prompt), one.engine.counters["refused_total"]) == (429, 0)
+        assert [status(path, text) for path in ("/v1/classify", "/v1/translate")] == [200, 200]
+        assert [status_of(one_answer(client)) for client in clients] == [200] * 8
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "lane"),
+    [
+        ("generate", {"temperature": 0.5, "num_samples": 2}, "prompts"),
+        ("generate", {"beam_size": 2}, "pausing"),
+        ("translate", {"beam_size": 1}, "pausing"),
+        ("search", {"top_k": 3}, "pausing"),
+        ("classify", {}, "batch"),
+        ("embed", {}, "batch"),
+    ],
+)
+def test_the_options_of_a_request_choose_one_of_the_lanes_of_its_verb(
+    verb: Verb, options: dict[str, Any], lane: Lane
+) -> None:
+    chosen = checked_options(verb, options, ServingConfig(), by_vectors=True)
+    assert lane == ("prompts" if chosen.continuous else "pausing" if chosen.pauses else "batch")
+    assert lane in LANES[verb]
 
 
 def slow_clients(one: Server, heads: int, bodies: int, readers: int) -> list[socket.socket]:
@@ -182,9 +260,10 @@ def test_slow_clients_are_dropped_and_others_do_not_notice(heads: int, bodies: i
 @pytest.mark.slow
 def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_questions_are_answered() -> None:
     config = ServingConfig(port=0, max_waiting=2, max_batch=1)
+    most = most_requests(config)
     with server(config, FakeEngine(seconds=0.5)) as one:
         data = request("/v1/classify", BODY, port=one.port)
-        busy = [one.connect() for _ in range(3)]
+        busy = [one.connect() for _ in range(most)]
         for client in busy:
             client.sendall(data)
         time.sleep(0.1)
@@ -197,7 +276,7 @@ def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_
             answer = drained(late)
             assert (status_of(answer), b"connection: close" in answer) == (429, True)
         assert one.is_healthy()
-        assert [status_of(one_answer(client)) for client in busy] == [200] * 3
+        assert [status_of(one_answer(client)) for client in busy] == [200] * most
         with one.connect() as slow:  # it began when there was room, and others were quicker
             slow.sendall(data[:-3])
             time.sleep(0.05)
@@ -206,16 +285,36 @@ def test_far_more_requests_than_can_wait_are_refused_before_they_are_parsed_and_
             time.sleep(0.1)
             slow.sendall(data[-3:])
             assert status_of(drained(slow)) == 429
-        assert [status_of(one_answer(client)) for client in busy] == [200] * 3
+        assert [status_of(one_answer(client)) for client in busy] == [200] * most
         for client in busy:
             client.close()
         assert 'seqloom_refusals_total{code="overloaded"} 5' in one.ask("GET", "/metrics")[1]
 
 
+def test_a_request_that_is_refused_in_the_turn_of_an_answer_is_answered_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    completed = LimitedProtocol.on_response_complete
+
+    def refused_at_once(self: LimitedProtocol) -> None:
+        completed(self)
+        monkeypatch.undo()
+        room = self.traffic.room
+        room.complete += self.most  # others have filled it
+        self.data_received(request("/v1/classify", BODY, port=one.port))
+        room.complete -= self.most
+
+    with server() as one, one.connect() as client:
+        monkeypatch.setattr(LimitedProtocol, "on_response_complete", refused_at_once)
+        client.sendall(request("/v1/classify", BODY, port=one.port))
+        assert status_of(one_answer(client)) == 200
+
+
 @pytest.mark.slow
 def test_a_full_queue_changes_nothing_for_requests_that_are_wrong_and_openai_routes_keep_their_form() -> None:
-    with server(ServingConfig(port=0, max_waiting=1, max_batch=1), FakeEngine(seconds=0.5)) as one:
-        busy = [one.connect() for _ in range(2)]
+    config = ServingConfig(port=0, max_waiting=1, max_batch=1)
+    with server(config, FakeEngine(seconds=0.5)) as one:
+        busy = [one.connect() for _ in range(most_requests(config))]
         for client in busy:
             client.sendall(request("/v1/classify", BODY, port=one.port))
         time.sleep(0.1)
@@ -421,6 +520,34 @@ def test_bodies_together_have_a_limit_and_slow_ones_give_way(monkeypatch: pytest
 
 
 @pytest.mark.slow
+def test_answers_that_nobody_reads_have_a_limit_together_and_slow_clients_give_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seqloom.serve.room.SLOW_SECONDS", 0.5)
+    monkeypatch.setattr("seqloom.serve.room.UNREAD_BYTES", 1 << 20)
+    body = json.dumps({"texts": ["a"] * 100_000, "model": "all"}).encode()  # an answer of 6 MB
+    with server(ServingConfig(port=0, max_items=100_000)) as one, ExitStack() as stack:
+        room = one.app.traffic.room
+
+        def lazy() -> socket.socket:
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.connect(("127.0.0.1", one.port))
+            client.sendall(request("/v1/classify", body, "connection: close", port=one.port))
+            wait_until(lambda: room.unread > 1 << 20)
+            return client
+
+        first = lazy()
+        assert one.post("/v1/classify", {"texts": ["a"]})[0] == 429  # the first may be about to read
+        assert one.is_healthy()
+        time.sleep(0.6)
+        assert one.post("/v1/classify", {"texts": ["a"]})[0] == 200
+        assert room.unread == 0
+        whole = drained(lazy())
+        assert 0 < len(drained(first)) < len(whole)
+
+
+@pytest.mark.slow
 def test_small_answers_are_not_delayed() -> None:
     with server() as one:
         begun = time.monotonic()
@@ -468,6 +595,25 @@ def test_a_stop_does_not_wait_for_ever() -> None:
         time.sleep(0.1)
         begun = time.monotonic()
     assert time.monotonic() - begun < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("drain_seconds", "is_whole"), [(10.0, True), (0.2, False)])
+def test_a_stop_lets_clients_read_their_answers_to_the_end(drain_seconds: float, is_whole: bool) -> None:
+    config = ServingConfig(port=0, max_items=100_000, drain_seconds=drain_seconds)
+    body = json.dumps({"texts": ["a"] * 100_000, "model": "all"}).encode()  # an answer of 6 MB
+    with server(config) as one, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        slow.settimeout(10)
+        slow.connect(("127.0.0.1", one.port))
+        slow.sendall(request("/v1/classify", body, port=one.port))
+        begin = slow.recv(1_024)
+        wait_until(lambda: not one.app.traffic.running)
+        one.listener.handle_exit(15, None)
+        time.sleep(2 * LINGER_SECONDS + 1)
+        head, _, answer = (begin + drained(slow)).partition(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        assert (len(answer) == length) is is_whole
 
 
 @pytest.mark.slow

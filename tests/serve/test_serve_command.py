@@ -22,6 +22,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from http_common import numeric_fields
 from seqloom.cli import app
 from seqloom.cli.serve import named
 from seqloom.config.serving import ServingConfig
@@ -245,6 +246,7 @@ def test_a_server_from_its_first_line_to_its_last(models: dict[str, Path], tmp_p
         check_openai_client(one.base)
         check_page(one.base, tmp_path)
         check_limits(one)
+        check_numbers(one)
         check_kill(one)
         check_stop(one)
         log = one.log.read_text()
@@ -355,8 +357,35 @@ def check_limits(one: Served) -> None:
     assert "\nseqloom_engine_worker_restarts_total 0\n" in metrics(one)
 
 
+def check_numbers(one: Served) -> None:
+    """S6: numbers at their limits and beyond are answered or refused by name, and end no worker."""
+    asked: dict[str, dict[str, Any]] = {
+        "/v1/generate": {"model": "stories", "texts": ["the"]},
+        "/v1/translate": {"model": "translator", "texts": ["the"]},
+        "/v1/search": {"model": "index", "texts": ["the"]},
+        "/v1/completions": {"model": "stories", "prompt": "the"},
+        "/v1/embeddings": {"model": "reviews", "input": "the"},
+    }
+    fields = numeric_fields(json.loads(told(one, "/openapi.json")))
+    assert {path for path, _, _ in fields} == set(asked)
+    for path, field, limits in fields:
+        low, high = limits["minimum"], limits["maximum"]
+        for value in (low, high):
+            status, found = one.post(path, asked[path] | {field: value})
+            assert status in (200, 422), (path, field, value, found)
+        for value in (low - 1, high + 1, 1e300):
+            status, found = one.post(path, asked[path] | {field: value})
+            assert (status, found["error"].get("field") or found["error"].get("param")) == (422, field), found
+    counted = metrics(one)
+    assert "\nseqloom_engine_worker_restarts_total 0\n" in counted and 'status="5' not in counted
+
+
 def metrics(one: Served) -> str:
-    asked = urllib.request.Request(f"{one.base}/metrics", headers={"Authorization": f"Bearer {KEY}"})
+    return told(one, "/metrics")
+
+
+def told(one: Served, path: str) -> str:
+    asked = urllib.request.Request(one.base + path, headers={"Authorization": f"Bearer {KEY}"})
     with urllib.request.urlopen(asked, timeout=10) as answer:
         return str(answer.read(), "utf-8")
 
@@ -401,6 +430,32 @@ def status_at_end(one: Served, body: Any) -> int:
         return one.post("/v1/generate", body)[0]
     except OSError:
         return 0  # it has stopped listening
+
+
+FIRST = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [(), FIRST], ids=["", "first process of a container"])
+def test_a_signal_while_models_load_ends_the_server_in_order(
+    before: tuple[str, ...], models: dict[str, Path], tmp_path: Path
+) -> None:
+    if before and (shutil.which(before[0]) is None or subprocess.run([*before, "true"], check=False).returncode):
+        pytest.skip("this user cannot make a container (`unshare`)")
+    command = [*before, sys.executable, "-m", "seqloom", "serve", f"reviews={models['reviews']}", "--port", "0"]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            end = time.monotonic() + 30
+            family: list[int] = []
+            while len(family) < len(before[:1]) + 2:  # the server has started the process that loads the models
+                assert time.monotonic() < end and process.poll() is None, (tmp_path / "log").read_text()
+                family = sorted(family_of(process.pid))
+            os.kill(family[len(before[:1])], signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+    assert "listening" not in (tmp_path / "log").read_text()
+    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
 
 
 def test_names_of_models(tmp_path: Path) -> None:

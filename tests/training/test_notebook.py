@@ -130,7 +130,7 @@ def test_a_notebook_shows_the_choices_the_estimate_and_what_a_language_model_wri
     )
     page = output.pages[-1]
     assert "estimated time: " in page and "a document ends at a blank line (unit=" in page
-    assert "The model continues the first words of dev texts:" in page and "the rain fell over hill" in page
+    assert "The model continues the first words of dev texts, from | on:" in page and "the rain fell over hill|" in page
 
 
 def test_an_experiment_has_one_output_with_a_bar_and_its_latest_lines() -> None:

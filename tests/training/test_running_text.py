@@ -7,13 +7,14 @@ import pytest
 
 import seqloom
 from seqloom import recipes
+from seqloom.cli.terminal import written_lines
 from seqloom.config.data import DataConfig, EncodingConfig
 from seqloom.config.tokenizers import CharactersConfig
 from seqloom.config.training import ByLengthConfig, PacksConfig, StreamsConfig
 from seqloom.recipes.families import RECIPES
 from seqloom.tasks.lm import memory_grows
 from seqloom.training import written_texts
-from seqloom.training.events import Ended, Report, Wrote
+from seqloom.training.events import Ended, Report, WrittenText, Wrote
 from seqloom.training.request import RunRequest
 from seqloom.training.resolve import resolve
 from seqloom.training.run_folder import RunFolder
@@ -89,7 +90,11 @@ def test_a_trained_language_model_continues_the_first_words_of_dev_texts(prose: 
     (line,) = [line for line in RunFolder(run.folder).events() if line["kind"] == "texts"]
     assert [one["text"] for one in line["texts"]] == [one.text for one in texts]
     page = (run.folder / "report.html").read_text()
-    assert "Texts that the model writes" in page and f"{texts[0].prompt}|" in page
+    assert "Texts that the model writes" in page
+    lead, quoted, *_ = [line.plain for line in written_lines(events[-2], 10_000)]
+    assert lead in page and quoted.startswith(f"│ {texts[0].prompt}|") and f"{texts[0].prompt}|" in page
+    hostile = Wrote(1, (WrittenText("", "a\x1b[31m\nb"),))
+    assert [line.plain for line in written_lines(hostile, 80)] == ["The model writes:", "│ a\\x1b[31m", "│ b"]
     again: list[Report] = []
     seqloom.train(prose, out=run.folder, device="cpu", show=again.append)
     assert [one.texts for one in again if isinstance(one, Wrote)] == [texts]  # the seed is fixed

@@ -289,7 +289,7 @@ def clean(
         raise ConfigError(
             problem, fix="leave one of them out" if dry_run else "-o OUT, or --dry-run to see the changes"
         )
-    _require_report(report, (file, *([] if out is None else [out])))
+    _require_report(report)
     cleaning = CleaningConfig(**said(CleaningConfig, given))
     with _refusals(json):
         found = followed_work(cleaning_steps(config, cleaning, Ledger.of(config), out=out))
@@ -305,13 +305,13 @@ def clean(
         screen.say(*([] if report is None else ["", f"The report is written to {report}"]))
 
 
-def _require_report(report: Path | None, others: tuple[Path, ...]) -> None:
-    """Raise ConfigError, before any work, for a report that cannot be written or would replace the file or the copy."""
+def _require_report(report: Path | None) -> None:
+    """Raise ConfigError, before any work, for a report that cannot be written or would replace a file."""
     if report is None:
         return
     if report.suffix.lower() not in REPORTS:
         raise ConfigError(f"--report {report}: unknown extension", fix=f"use {', '.join(REPORTS)}")
-    if any(report.resolve() == other.resolve() for other in others):
-        raise ConfigError(f"--report {report} is the file or the copy", fix="give another name")
+    if report.exists() or report.is_symlink():
+        raise ConfigError(f"--report {report} already exists", fix="choose another name, or delete it")
     if not report.parent.is_dir():
         raise ConfigError(f"--report {report}: the folder {report.parent} does not exist", fix="create it first")

@@ -40,7 +40,6 @@ WIDEST = 160  # columns
 MOST = 200  # inputs of a file that views of data use
 LINES = ".jsonl"  # one JSON line per row
 EXPORTED = "attribution"  # the view that can be exported as JSON lines
-COMPARED = "gradients"  # the view that can compare several runs
 
 
 @takes(
@@ -183,12 +182,11 @@ def inspect(
     named = {"layer": layer, "head": head, "token": token, "side": side, "answer": answer, "against": against}
     named |= {"at": at, "method": method, "words": "yes" if words else None}
     asked = view_settings(set_ or (), [(name, value) for name, value in named.items() if value is not None])
-    if view is None and (asked or out is not None):
-        raise ConfigError(f"{'--out' if out else next(iter(asked))} needs a view", fix="add --view NAME")
+    for_view = [*(["--out"] if out is not None else []), *(["--compare"] if compare else []), *asked]
+    if view is None and for_view:
+        raise ConfigError(f"{for_view[0]} needs a view", fix="add --view NAME")
     if target is not None and not target.strip():
         raise ConfigError("--target is empty", fix="give the translation to inspect, or leave it out")
-    if compare and view != COMPARED:
-        raise ConfigError(f"--compare is only for the view {COMPARED}", fix=f"add --view {COMPARED}")
     if full and not (view is not None and (json or (out is not None and out.suffix == ".json"))):
         raise ConfigError(
             "--full is only for the JSON of a view", fix="add --view NAME --json, or --view NAME --out FILE.json"
@@ -200,7 +198,7 @@ def inspect(
 
         if view not in VIEWS:
             raise ConfigError(f"there is no view '{view}'", fix=did_you_mean(view, command_views()))
-        options = typed(view, _compared_view() if compare else VIEWS[view].function, asked)
+        options = typed(view, _comparing(view) if compare else VIEWS[view].function, asked)
     require_readable(given)
     _require(view, texts or [], data, out)
     from seqloom.inference.as_trained import FileReading
@@ -218,18 +216,23 @@ def inspect(
     with work_bar() as show:
         with rows:
             first, others = _given(loaded, texts or [], islice(rows, limit or MOST))
-            if compare:
-                subjects = {name: load_on(run, device).subject for name, run in _names([model, *compare]).items()}
-                return _show(_compared_view()(subjects, first, target=target, **options), out, json, full=full)
+            if compare and view is not None:
+                runs = _names([model, *compare]).items()
+                subjects = {name: (loaded if run == model else load_on(run, device)).subject for name, run in runs}
+                return _show(_comparing(view)(subjects, first, **{"target": target, **options}), out, json, full=full)
             inspection = loaded.inspect(first, target=target, data=others, show=show)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, full=full)
 
 
-def _compared_view() -> Callable[..., "View"]:
-    from seqloom.inspect.gradients import gradients_compared
+def _comparing(view: str) -> Callable[..., "View"]:
+    """Return the function that shows a view of several models in one picture; raise ConfigError if there is none."""
+    from seqloom.inspect.inspector import VIEWS
 
-    return gradients_compared
+    if (found := VIEWS[view].compared) is None:
+        able = " and ".join(name for name, one in VIEWS.items() if one.compared is not None)
+        raise ConfigError(f"--compare is only for the view {able}", fix=f"add --view {able}")
+    return found
 
 
 def _names(runs: Sequence[Path]) -> dict[str, Path]:

@@ -97,17 +97,25 @@ def _first_lines(engine: "Engine", config: ServingConfig, port: int) -> list[str
     lines = [f"{card.name}: {', '.join(sorted(card.abilities)) or card.task}" for card in cards]
     return [
         *lines,
-        f"listening on {_address(config, base)}; stop with Ctrl-C",
+        f"listening on {address(config, base)}; stop with Ctrl-C",
         "try:",
         f"  {_curl(cards, config, base)}",
     ]
 
 
-def _address(config: ServingConfig, base: str) -> str:
-    """Where the server listens: for all addresses of the machine, one that clients can use, and that there are more."""
+def address(config: ServingConfig, base: str) -> str:
+    """Return where the server can be asked; on all addresses of the machine also under which names, if there are any.
+
+    >>> address(ServingConfig(host="0.0.0.0", keys="keys.txt"), "http://127.0.0.1:8000")
+    'http://127.0.0.1:8000 (only from this machine: to let others ask, add --hosts with its names)'
+    >>> address(ServingConfig(host="::", hosts=("models.example",), keys="keys.txt"), "http://127.0.0.1:8000")
+    'http://127.0.0.1:8000 and, from other machines, as models.example'
+    """
     if config.host not in ("0.0.0.0", "::"):
         return base
-    return f"{base} and all other addresses of this machine"
+    if not config.hosts:
+        return f"{base} (only from this machine: to let others ask, add --hosts with its names)"
+    return f"{base} and, from other machines, as {', '.join(config.hosts)}"
 
 
 def _curl(cards: "list[ModelCard]", config: ServingConfig, base: str) -> str:

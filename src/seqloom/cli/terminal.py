@@ -23,8 +23,9 @@ from seqloom.errors import DamagedError, RepeatError
 from seqloom.events import Event, Progress, Result, Show, finished
 from seqloom.files.layouts import RunFile
 from seqloom.report.numbers import counted, duration, share, size
+from seqloom.report.terminal import block_lines
 from seqloom.training.events import Ended, Notice, Report, Sample, Started, Stepped, Validated, Wrote
-from seqloom.training.progress import GAP, KEPT, PROMPT_END, ProgressFacts, brief_names, marked, score, sparkline
+from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline, written_blocks
 
 if TYPE_CHECKING:
     from seqloom.data.checks.check import DataFinding
@@ -57,10 +58,14 @@ class Screen(Console):
     def say_json(self, value: Any) -> None:
         self.say(msgspec.json.encode(value).decode())
 
+    def room(self, widest: int = WIDEST, narrowest: int = NARROWEST) -> int:
+        """The columns of a document."""
+        return max(narrowest, min(widest, self.width))
+
     def show(self, result: "Document | Shown | Figure", widest: int = WIDEST, narrowest: int = NARROWEST) -> None:
         """Print a document or a figure as wide as the terminal allows, in color if it has colors."""
         colored = self.color_system is not None and not self.no_color
-        drawn = result.text(max(narrowest, min(widest, self.width)), colored)
+        drawn = result.text(self.room(widest, narrowest), colored)
         self.print(Text.from_ansi(drawn.rstrip("\n")), soft_wrap=True)
 
 
@@ -167,7 +172,7 @@ class PlainLines:
             case Notice():
                 self._print(notice_line(report))
             case Wrote():
-                self._print(*written_lines(report))
+                self._print(*written_lines(report, self.screen.room()))
 
     def _print(self, *lines: Text) -> None:
         for line in lines:
@@ -191,7 +196,7 @@ class LiveLines:
             case Notice():
                 self._above([notice_line(report)])
             case Wrote():
-                self._above(written_lines(report))
+                self._above(written_lines(report, self.screen.room()))
         self.live.update(self._picture())
 
     def _above(self, lines: list[Text], *, cut: bool = False) -> None:
@@ -248,20 +253,9 @@ def sample_line(sample: Sample) -> Text:
     return line if shown else line.append(f"   expected: {brief(sample.expected)}", style="dim")
 
 
-def written_lines(report: Wrote) -> list[Text]:
-    """The texts that the model wrote, complete, each after its prompt."""
-    texts = [
-        Text.assemble("  ", (escaped(marked(one.prompt)), "dim"), "\n  ".join(map(escaped, one.text.split("\n"))))
-        for one in report.texts
-    ]
-    return [
-        Text(
-            f"The model continues the first words of dev texts, from {PROMPT_END} on:"
-            if report.texts[0].prompt
-            else "The model writes:"
-        ),
-        *texts,
-    ]
+def written_lines(report: Wrote, width: int) -> list[Text]:
+    """The texts that the model wrote, complete."""
+    return [Text(line) for block in written_blocks(report.texts) for line in block_lines(block, width, color=False)]
 
 
 def notice_line(report: Notice) -> Text:

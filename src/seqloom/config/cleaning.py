@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from seqloom.config.base import Config
-from seqloom.config.data import Name
+from seqloom.config.data import Format, Name
 from seqloom.config.options import Flag
 from seqloom.errors import ConfigError
 
@@ -18,6 +18,12 @@ RareCount = Annotated[int, Meta(ge=0, le=2**40, examples=[2])]
 LABELS, ROWS = "Labels", "Rows and fields"  # groups of options in the help
 # Settings of `DataConfig` that `seqloom data clean` takes: they say how the file is read.
 READ_BY = ("task", "input", "target", "label_separator", "format", "encoding", "delimiter", "header")
+CLEANED: dict[Format, tuple[str, ...]] = {  # the formats that are cleaned, and how the name of a copy ends
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "jsonl": (".jsonl", ".ndjson"),
+    "conll": (".conll", ".bio", ".iob", ".txt"),
+}
 
 
 class CleaningConfig(Config, tag="cleaning", kw_only=True):

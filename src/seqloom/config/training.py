@@ -327,9 +327,9 @@ class TrainingConfig(Config, tag="training", kw_only=True):
         Name | None,
         Flag(
             "Dev set metric that chooses the best checkpoint: loss, or for classify and tag: accuracy, f1, macro_f1; "
-            "regress: mse, rmse, mae, r2, spearman; lm: perplexity, bits_per_byte; masked: perplexity, accuracy; "
-            "translate: exact_match, bleu, bleu_tokenized, chrf; embed: accuracy, pearson (default: depends on "
-            "the task).",
+            "regress: mse, rmse, mae, r2, and spearman for numbers per step; lm: perplexity, bits_per_byte; masked: "
+            "perplexity, accuracy; translate: exact_match, bleu, bleu_tokenized, chrf; embed: accuracy, pearson "
+            "(default: depends on the task).",
             "NAME",
             RUN,
         ),

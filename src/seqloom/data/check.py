@@ -110,13 +110,17 @@ def _next(config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]) -
     """The commands to run next: clean the files that have something to clean, then train; none after other errors."""
     files = {path: f"`{ledger.clean_command(path)}`" for path in (*config.train, *config.dev, *config.test)}
     advised = {one: [path for path in files if _advises(one, files[path])] for one in findings}
-    copies = {path: cleaned_name(path) or path for path in files if any(path in some for some in advised.values())}
+    copies = {
+        path: cleaned_name(path, ledger.format) or path
+        for path in files
+        if any(path in some for some in advised.values())
+    }
     errors = [one for one, some in advised.items() if one.severity == "reject" and not some]
     if errors and not copies:
         return ()
     reading = config.reading
     if copies and reading.encoding != UTF_8:  # a copy is UTF-8, and one command reads all files in one encoding
-        copies = {path: copy for path in files if (copy := cleaned_name(path))}
+        copies = {path: copy for path in files if (copy := cleaned_name(path, ledger.format))}
         reading = msgspec.structs.replace(reading, encoding=UTF_8)
     cleaning = tuple(files[path].strip("`") for path in copies)
     if reading != config.reading and len(copies) < len(files):

@@ -17,231 +17,43 @@ files, only repeated sentences are dropped.
 
 import json
 import re
-import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, count, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from seqloom.config.cleaning import READ_BY, CleaningConfig, Conflicts, LabelCase, LineEnds, RepeatRule
+from seqloom.config.cleaning import CLEANED, CleaningConfig, Conflicts, LabelCase, LineEnds, RepeatRule
 from seqloom.config.data import ANY_ROWS, DataConfig, Format, ReadingConfig, Task
-from seqloom.config.options import said, stated, strict, typed_changes, typed_settings, with_flags
+from seqloom.config.options import said, stated, strict, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
 from seqloom.data.checks.duplicates import compared_texts, folded
-from seqloom.data.checks.labels import SHORT_TIMES, SHORT_TYPO, SHORTEST_TYPO
-from seqloom.data.checks.minhash import near_groups
+from seqloom.data.clean_commands import CleanCommands
+from seqloom.data.clean_decisions import CleaningDecisions, RowContent
+from seqloom.data.clean_report import SHOWN, ChangeLog, CleanReport, KeptLabel, RenamedLabel, label_shown
 from seqloom.data.dataset import SAMPLE
-from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
+from seqloom.data.label_spelling import LabelTable
 from seqloom.data.mojibake import repaired
-from seqloom.data.problems import Ledger, cleaned_name
+from seqloom.data.problems import Ledger
 from seqloom.data.proposal import refuse_completely
-from seqloom.data.readers.delimited import Delimited, Dialect, QuotedRows, dialect_of, ended_lines
+from seqloom.data.readers.delimited import Delimited, dialect_of, with_fields
 from seqloom.data.readers.files import are_same, is_folder, require_regular, require_state, state_of
 from seqloom.data.readers.guess import guess
-from seqloom.data.readers.jsonl import careful
-from seqloom.data.readers.passages import MIXED, lines_in_windows
+from seqloom.data.readers.jsonl import with_values
+from seqloom.data.readers.passages import MIXED, known_encoding, lines_in_windows
 from seqloom.data.readers.registry import format_of, read_table
 from seqloom.data.roles import Roles, find_roles
 from seqloom.data.values import BadValue, Record, Table, label_of
 from seqloom.errors import ConfigError, RejectedError
 from seqloom.events import Progress, Work, finished
 from seqloom.files.disk import write_file
-from seqloom.report.document import (
-    Aside,
-    Bullets,
-    Callout,
-    CodeBlock,
-    Details,
-    Document,
-    Heading,
-    KeyFigures,
-    Shown,
-    TableBlock,
-    TableCell,
-)
-from seqloom.report.labels import excerpt, excerpt_from
-from seqloom.report.numbers import counted
 
-FORMATS: dict[Format, tuple[str, ...]] = {
-    "csv": (".csv",),
-    "tsv": (".tsv",),
-    "jsonl": (".jsonl", ".ndjson"),
-    "conll": (".conll", ".bio", ".iob", ".txt"),
-}
-SHOWN = 5  # changes of each kind in a terminal, conflicts in a report
-WIDTH = 40  # columns of an example
 LINE_END = re.compile(r"\r\n?|\n")
 REPLACED_BY = {"lf": "\n", "space": " "}
-CHANGES = {  # what is counted, in the order of the report
-    "encoding": "line in Windows-1252, converted to UTF-8",
-    "mojibake": "UTF-8 that was read as Windows-1252, repaired",
-    "line-ends": "line ends inside a field, replaced",
-    "space": "white space at the start or end of a text, removed",
-    "spelling": "label in another spelling, renamed",
-    "table": "label in the table, renamed or dropped",
-    "typo": "label with typing errors, renamed",
-    "rare": "rare label, renamed or dropped",
-    "empty": "row without input or target, dropped",
-    "repeat": "row with the same input and target as an earlier one, dropped",
-    "near": "row nearly the same as an earlier one, with the same target, dropped",
-    "conflict": "row with the same input as another and a different target, dropped",
-}
-GONE = "(dropped)"
 LABEL_CHANGES = ("spelling", "table", "typo", "rare")
-KEPT_TYPOS = (
-    "To rename such labels, use a table. Without one, --typo-distance 1 merges those of at least "
-    f"{SHORTEST_TYPO} characters."
-)
-TIMES_RARER, MOST_TYPOS = 10, 20  # a label that may be a typing error; how many of them are shown
-KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedRow:
-    """A row that changes; of longer texts, what is around their first difference."""
-
-    row: int  # from 1, without the header
-    line: int
-    before: str
-    after: str  # empty: dropped
-
-
-@dataclass(frozen=True)
-class CleanedRows:
-    """All changes of one kind: its code, the number of rows, and each of them."""
-
-    code: str
-    rows: int
-    each: tuple[ChangedRow, ...]
-
-
-@dataclass(frozen=True)
-class RenamedLabel:
-    """A label that changes: what it becomes (empty: dropped), in how many rows, and the codes of the reasons."""
-
-    label: str
-    becomes: str
-    rows: int
-    why: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class KeptLabel:
-    """A label of the copy, and its rows; `like` is a far more frequent label that is one typing error away."""
-
-    label: str
-    rows: int
-    like: str = ""
-
-
-@dataclass(frozen=True)
-class CleanReport(Shown):
-    """What `seqloom data clean` changed, or would change."""
-
-    file: str
-    out: str | None  # None: nothing was written
-    rows: int  # good rows of the file
-    written: int  # rows of the copy
-    changed: int  # rows of the copy that differ from the file
-    changes: tuple[CleanedRows, ...]
-    labels: tuple[RenamedLabel, ...]
-    conflicts: int  # rows that contradict others and are kept
-    conflict_lines: tuple[int, ...]  # of the first of them
-    skipped: tuple[str, ...] = ()  # the first bad rows that were left out
-    kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
-    next: tuple[str, ...] = ()  # the commands to run next, in the shell
-    renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether there was nothing to change."""
-        return not self.changes
-
-    def __repr__(self) -> str:
-        return f"CleanReport({self.file})\n  {self._verdict}"
-
-    @property
-    def _verdict(self) -> str:
-        dropped, place = self.rows - self.written, f"written to {self.out}" if self.out else "nothing is written"
-        done = f"{counted(self.changed, 'row')} changed and {counted(dropped, 'row')} dropped"
-        return f"{'There is nothing to change' if self.is_clean else done}; {place}"
-
-    def document(self) -> Document:
-        found: list[list[TableCell]] = [
-            [*((CHANGES[one.code], one.rows) if at == 0 else ("", "")), *_cells(changed)]
-            for one in self.changes
-            for at, changed in enumerate(one.each[:SHOWN])
-        ]
-        every = [
-            Details(
-                f"all {counted(one.rows, 'change')}: {CHANGES[one.code]}",
-                [TableBlock(("line", "before", "after"), [*map(_cells, one.each)])],
-            )
-            for one in self.changes
-            if one.rows > SHOWN
-        ]
-        renamed: list[list[TableCell]] = [
-            [_label(one.label), _label(one.becomes) if one.becomes else GONE, one.rows, ", ".join(one.why)]
-            for one in self.labels
-        ]
-        many, lines = self.conflicts, self.conflict_lines
-        have, are = (f"{many:,} rows have", "they are") if many > 1 else ("1 row has", "it is")
-        listed = f" Lines: {', '.join(map(str, lines))}{', ...' if many > len(lines) else ''}."
-        kept: list[list[TableCell]] = [[_label(one.label), one.rows] for one in self.kept]
-        rows = {one.label: one.rows for one in self.kept}
-        typos = [
-            f"{_label(one.label)} ({counted(one.rows, 'row')}) may be a typing error of {_label(one.like)} "
-            f"({counted(rows[one.like], 'row')})"
-            for one in self.kept
-            if one.like
-        ]
-        return Document(
-            f"{self.file} cleaned" if self.out is not None else f"{self.file}: what would be cleaned",
-            [
-                Callout(self._verdict, "fine"),
-                KeyFigures([(self.rows, "rows read"), (self.written, "rows kept"), (self.changed, "rows changed")]),
-                Heading("Changes"),
-                TableBlock(("change", "rows", "line", "before", "after"), found),
-                *every,
-                Heading("Labels that change"),
-                TableBlock(("label", "becomes", "rows", "why"), renamed, brief=20),
-                Heading(f"Labels of the copy ({len(kept):,})"),
-                TableBlock(("label", "rows"), kept, brief=20),
-                Heading("Left as they are"),
-                Bullets(typos[:MOST_TYPOS]),
-                Aside(KEPT_TYPOS if typos else ""),
-                CodeBlock("\n".join(self.renaming), "sh"),
-                Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
-                Heading("Bad rows, left out"),
-                Bullets(self.skipped),
-                Heading("Next"),
-                CodeBlock("\n".join(self.next), "sh"),
-            ],
-        )
-
-
-def _cells(changed: ChangedRow) -> list[TableCell]:
-    return [changed.line, changed.before, changed.after or GONE]
-
-
-def _label(text: str) -> str:
-    return f"'{excerpt(text, WIDTH)}'"  # in quotes, which show spaces
-
-
-class RowContent(NamedTuple):
-    """What is kept of a row between the passes."""
-
-    line: int
-    input: bytes  # digest of the repaired input, as it is compared
-    target: bytes  # digest of the repaired target; empty for labels
-    labels: tuple[str, ...]  # as they are written
-    is_empty: bool
-    text: str = ""  # of the input, as near duplicates are compared; empty if they are kept
 
 
 class CleanTable:
@@ -308,8 +120,10 @@ class CleanTable:
         return found
 
     def holds_text(self, column: int) -> bool:
-        """Whether a cell is a whole text, which is the same without white space around it."""
-        return self.roles.schema.input.is_text if column in self.roles.input else self.roles.schema.target.is_text
+        """Whether a cell is a whole text, or one of a pair, which is the same without white space around it."""
+        kind = self.roles.schema.input
+        is_input = column in self.roles.input
+        return kind.reads_tokens and not kind.has_steps if is_input else self.roles.schema.target.is_text
 
     def stored_labels(self, values: Sequence[Any]) -> list[Any]:
         """Return the labels of a row as they are stored; empty cells and empty parts of a cell are none."""
@@ -349,12 +163,14 @@ class CleanTable:
             yield Delimited(self.path, self.reading, Ledger()).first.raw + "\n"
         for number, record in enumerate(self.table(Ledger(ANY_ROWS)).records):
             changed = row(number, record)
-            if changed:
-                yield (
-                    _json_line(record, self.columns, changed) if dialect is None else _line(record, dialect, changed)
-                )
-            elif changed is not None:
-                yield f"{record.raw}\n"
+            if changed is None:
+                continue
+            line = str(record.raw)
+            if changed and dialect is not None:
+                line = with_fields(line, changed, dialect)
+            elif changed:
+                line = with_values(line, {self.columns[column]: value for column, value in changed.items()})
+            yield f"{line}\n"
 
     def require_writable(self, labels: Sequence[str]) -> None:
         """Raise ConfigError for new labels that the file cannot hold."""
@@ -369,13 +185,13 @@ class CleanTable:
 def require_cleanable(path: Path, reading: ReadingConfig, ledger: Ledger) -> Format:
     """The format of a file; raise ConfigError if it is none that can be cleaned."""
     if is_folder(path):
-        raise ConfigError(f"{path} is a folder", fix=f"give a file: {', '.join(FORMATS)}")
+        raise ConfigError(f"{path} is a folder", fix=f"give a file: {', '.join(CLEANED)}")
     require_regular(path, ledger)
     format = reading.format or guess(DataConfig(train=(str(path),), reading=reading), ledger, prose=False).config.format
     format = format or format_of(path, ledger)
-    if format not in FORMATS:
+    if format not in CLEANED:
         raise ConfigError(
-            f"{path} is not cleaned: only {', '.join(FORMATS)} files are",
+            f"{path} is not cleaned: only {', '.join(CLEANED)} files are",
             fix="change the lines that `seqloom data check` lists in the file itself, or convert it to one of these",
         )
     return format
@@ -384,7 +200,8 @@ def require_cleanable(path: Path, reading: ReadingConfig, ledger: Ledger) -> For
 def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
     """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
     reading = msgspec.structs.replace(reading, format=require_cleanable(path, reading, ledger))
-    windows = lines_in_windows(path, Ledger()) if reading.encoding == "utf-8" else []
+    is_unicode = known_encoding(reading.encoding, path, ledger).name == "utf-8"
+    windows = lines_in_windows(path, Ledger()) if is_unicode else []
     return msgspec.structs.replace(reading, encoding=MIXED) if windows else reading, frozenset(windows)
 
 
@@ -401,145 +218,6 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 def _digest(values: list[Any]) -> bytes:
     return blake2b(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _json_line(record: Record, columns: Sequence[str], changed: Mapping[int, Any]) -> str:
-    """Return the object of a line with changed values; its keys keep their order."""
-    found = careful(record.raw) | {columns[column]: value for column, value in changed.items()}
-    return json.dumps(found, ensure_ascii=False) + "\n"
-
-
-def _line(record: Record, dialect: Dialect, changed: Mapping[int, Any]) -> str:
-    r"""Return the line of a row with changed fields; fields are quoted where the format needs and allows it.
-
-    >>> _line(Record(("a", "b"), "x", 1, 'a,"b",c'), Dialect(",", True), {1: "d, e"})
-    'a,"d, e",c\n'
-    """
-    fields = record.raw.split(dialect.delimiter)
-    if dialect.quoted and '"' in record.raw:
-        parser = QuotedRows(dialect.delimiter, record.path, Ledger())
-        for number, line in enumerate(ended_lines(record.raw), 1):
-            if (row := parser.take(number, line)) is not None:
-                fields = row.fields
-    fields = [changed.get(column, field) for column, field in enumerate(fields)]
-    if dialect.quoted:
-        marks = (dialect.delimiter, '"', "\n", "\r")
-        fields = [_quoted(one) if any(mark in one for mark in marks) else one for one in fields]
-    return dialect.delimiter.join(fields) + "\n"
-
-
-def _quoted(field: str) -> str:
-    doubled = field.replace('"', '""')
-    return f'"{doubled}"'
-
-
-class CleaningDecisions:
-    """What every label becomes, and which rows are dropped."""
-
-    def __init__(self, rows: Sequence[RowContent], one_label: bool, cleaning: CleaningConfig) -> None:
-        self.rows, self.one_label, self.cleaning = rows, one_label, cleaning
-        self.dropped = ["empty" if row.is_empty else "" for row in rows]  # the reason; empty: it stays
-        self.names = {label: label for row in rows for label in row.labels}  # an empty text: the label is dropped
-        self.why: dict[str, list[str]] = {label: [] for label in self.names}
-        self.conflicts: list[int] = []  # rows that contradict others and stay
-
-    def decide(self, table: LabelTable) -> None:
-        """Apply all rules until none of them changes anything."""
-        cleaning, target, folds = self.cleaning, self.cleaning.rare_label, self.cleaning.case == "fold"
-        fixed = table.names | ({target} if target else set())
-        self._rename({label: trimmed(label) for label in self.names}, "spelling")
-        self._rename({name: table.renamed(name) for name in self.names.values()}, "table")
-        while True:
-            changed = folds and self._rename(merged_cases(self.counts(), fixed), "spelling")
-            if cleaning.typo_distance:
-                typos = merged_typos(self.counts(), fixed, cleaning.typo_distance, fold=folds)
-                changed |= self._rename(typos, "typo")
-            changed |= self._drop_repeats()
-            rare = [one for one, count in self.counts().items() if count < cleaning.rare and one != target]
-            changed |= self._rename(dict.fromkeys(rare, target or ""), "rare")
-            if not changed:
-                return
-
-    def labels(self, row: RowContent) -> tuple[str, ...]:
-        """Return the new labels of a row, each once."""
-        return tuple(dict.fromkeys(name for label in row.labels if (name := self.names[label])))
-
-    def counts(self) -> Counter[str]:
-        """Count the new labels of the rows that stay."""
-        kept = (row for row, why in zip(self.rows, self.dropped, strict=True) if not why)
-        return Counter(chain.from_iterable(map(self.labels, kept)))
-
-    def _rename(self, renames: Mapping[str, str], why: str) -> bool:
-        """Rename labels, and drop the rows of a dropped label if each row has one; return whether anything changed."""
-        gone, changed = set[str](), False
-        for label, name in self.names.items():
-            if (new := renames.get(name, name)) != name:
-                self.names[label], changed = new, True
-                self.why[label] += [why] if why not in self.why[label] else []
-                if not new:
-                    gone.add(label)
-        if gone and self.one_label:
-            for number, row in enumerate(self.rows):
-                if not self.dropped[number] and row.labels[0] in gone:
-                    self.dropped[number] = why
-        return changed
-
-    def _drop_repeats(self) -> bool:
-        """Drop repeated rows, and rows that contradict others if asked; return whether there are any."""
-        same: defaultdict[bytes, dict[Any, list[int]]] = defaultdict(dict)  # rows by input and target
-        for number, row in enumerate(self.rows):
-            if not self.dropped[number]:
-                key = (row.target, *sorted(self.labels(row)))
-                same[row.input].setdefault(key, []).append(number)
-        changed, self.conflicts = False, []
-        for targets in same.values():
-            if len(targets) > 1 and self.cleaning.conflicts == "drop":
-                gone, why = [number for rows in targets.values() for number in rows], "conflict"
-            else:
-                later = [number for rows in targets.values() for number in rows[1:]]
-                gone, why = later if self.cleaning.repeats != "keep" else [], "repeat"
-                self.conflicts += [rows[0] for rows in targets.values()] if len(targets) > 1 else []
-            for number in gone:
-                self.dropped[number], changed = why, True
-        self.conflicts.sort()
-        return self._drop_near() or changed if self.cleaning.repeats == "near" else changed
-
-    def _drop_near(self) -> bool:
-        """Drop rows that are nearly the same as an earlier one with the same target; return whether there are any."""
-        left = [number for number, why in enumerate(self.dropped) if not why]
-        before = set[Any]()
-        for group, members in enumerate(near_groups([self.rows[number].text for number in left])):
-            for number in sorted(left[member] for member in members):
-                row = self.rows[number]
-                key = (group, row.target, *sorted(self.labels(row)))
-                if key in before:
-                    self.dropped[number] = "near"
-                before.add(key)
-        return any(self.dropped[number] for number in left)
-
-
-class ChangeLog:
-    """The changes by code."""
-
-    def __init__(self) -> None:
-        self.rows: defaultdict[str, list[ChangedRow]] = defaultdict(list)
-
-    def add(self, code: str, row: int, line: int, before: Any, after: Any = "") -> None:
-        """Keep a changed row; of longer texts, a part from a little before their first difference."""
-        one, other = (
-            text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in (before, after)
-        )
-        shorter = min(len(one), len(other))  # beyond it they differ
-        same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), shorter)
-        start = max(0, same - WIDTH // 2) if len(one) > WIDTH and other else 0
-        cut = (excerpt_from(text, start, WIDTH) for text in (one, other))
-        self.rows[code].append(ChangedRow(row + 1, line, *cut))
-
-    def changes(self) -> tuple[CleanedRows, ...]:
-        """Return the changes in the order of the report."""
-        return tuple(
-            CleanedRows(code, len(self.rows[code]), tuple(self.rows[code])) for code in CHANGES if code in self.rows
-        )
 
 
 def cleaning_steps(
@@ -559,7 +237,7 @@ def cleaning_steps(
         table = table._replace(by_case={})
     file = opened_for_cleaning(config, cleaning, ledger)
     if out is not None:
-        require_copy_name(out, path, FORMATS[file.reading.format or "csv"])
+        require_copy_name(out, path, CLEANED[file.reading.format or "csv"])
     file.require_writable([*table.names, cleaning.rare_label or ""])
     rows, size = list[RowContent](), max(1, path.stat().st_size)
     for record in file.table(ledger).records:
@@ -569,6 +247,8 @@ def cleaning_steps(
     ledger.close()
     decisions = CleaningDecisions(rows, file.one_label, cleaning)
     decisions.decide(table)
+    if out is not None:
+        decisions.require_rows(path)
     log, changed = ChangeLog(), 0
 
     def row(number: int, record: Record) -> Mapping[int, Any] | None:
@@ -613,7 +293,7 @@ def _change(
         before = [_shown(values[column]) for column in columns]
         if why == "empty":  # which one is missing
             columns = (*file.roles.target, *file.roles.input)
-            before = [f"{file.columns[column]}: {_label(_shown(values[column] or ''))}" for column in columns]
+            before = [f"{file.columns[column]}: {label_shown(_shown(values[column] or ''))}" for column in columns]
         log.add(why, number, line, " | ".join(before))
         return None, False
     cells = file.repaired(values)
@@ -631,7 +311,7 @@ def _change(
         codes = {why: None for label in decisions.rows[number].labels for why in decisions.why[label]}
         for column, value in named.items():
             for code in codes or {"spelling": None}:
-                log.add(code, number, line, *(_label(str(one)) for one in (values[column], value)))
+                log.add(code, number, line, *(label_shown(str(one)) for one in (values[column], value)))
     lines = range(line, line + str(record.raw).count("\n") + 1)
     in_windows = bool(file.windows) and any(one in file.windows for one in lines)
     if in_windows:
@@ -655,64 +335,25 @@ def _report(
         if name != label
     ]
     conflicting = [decisions.rows[number].line for number in decisions.conflicts]
-    remaining = decisions.counts()
-    typos = {
-        label: meant
-        for label, meant in merged_typos(remaining, (), 1, SHORT_TYPO, fold=file.cleaning.case == "fold").items()
-        if remaining[label] * (TIMES_RARER if _is_long(label, meant) else SHORT_TIMES) <= remaining[meant]
-    }
+    typos, written = decisions.likely_typos(), decisions.dropped.count("")
+    commands = CleanCommands(file.config, file.cleaning, file.reading.format, out)
     return CleanReport(
         str(file.path),
         out,
         rows=len(decisions.rows),
-        written=decisions.dropped.count(""),
+        written=written,
         changed=changed,
         changes=log.changes(),
         labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
         conflicts=len(conflicting),
         conflict_lines=tuple(conflicting[:SHOWN]),
+        bad_rows=ledger.skipped,
         skipped=tuple(str(one._replace(fix="")) for one in ledger.refused),
-        kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in remaining.most_common()),
-        next=_next(file, out),
-        renaming=_renaming(file, dict(islice(typos.items(), MOST_TYPOS)), out),
+        unmatched=decisions.unmatched,
+        kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in decisions.counts().most_common()),
+        next=commands.next() if written else (),
+        renaming=commands.renaming(typos),
     )
-
-
-def _is_long(*labels: str) -> bool:
-    return min(map(len, labels)) >= SHORTEST_TYPO
-
-
-def _renaming(file: CleanTable, typos: Mapping[str, str], out: str | None) -> tuple[str, ...]:
-    """The commands that write a table of these labels and clean the file with it; none if a table is in use."""
-    if not typos or file.cleaning.labels is not None:
-        return ()
-    place = _unused(Path(out or cleaned_name(str(file.path)) or file.path))
-    table = _unused(file.path.with_name(f"{file.path.stem}-labels.csv"))
-    rows = [",".join(_quoted(one) if set(one) & set(',"\n\r') else one for one in pair) for pair in typos.items()]
-    asked = " ".join([*typed_changes(file.cleaning), f"--labels {shlex.quote(str(table))}"])
-    flags = " ".join(typed_settings(file.config, READ_BY))
-    named = f"seqloom data clean {shlex.quote(str(file.path))} -o {shlex.quote(str(place))}"
-    return (
-        f"printf '%s\\n' {shlex.join(['from,to', *rows])} > {shlex.quote(str(table))}",
-        " ".join(filter(None, (named, flags, asked))),
-    )
-
-
-def _unused(path: Path) -> Path:
-    """The path, or with a number where it exists."""
-    names = chain([path], (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2)))
-    return next(name for name in names if not name.exists())
-
-
-def _next(file: CleanTable, out: str | None) -> tuple[str, ...]:
-    """The command to run next: train on the copy, or write it."""
-    if out is None:
-        asked = " ".join(typed_changes(file.cleaning))
-        words = file.reading.format == "conll"
-        command = Ledger.of(file.config).clean_command(str(file.path), asked, words=words)
-        return (command,) if command else ()
-    names = [name for name in READ_BY if name != "encoding"]  # the copy is UTF-8
-    return (" ".join(["seqloom train", shlex.quote(out), *typed_settings(file.config, names)]),)
 
 
 def require_copy_name(out: Path, path: Path, suffixes: Sequence[str]) -> None:

@@ -171,6 +171,15 @@ class LabelTable(NamedTuple):
         """Return what a label becomes."""
         return self.exact.get(label, self.by_case.get(folded(label), label))
 
+    def unmatched(self, labels: Collection[str]) -> tuple[str, ...]:
+        """Return what is renamed and is none of these labels.
+
+        >>> LabelTable.of({"spam": "unwanted", "hma": "ham"}).unmatched(["Spam", "ham"])
+        ('hma',)
+        """
+        folds = {folded(label) for label in labels} & self.by_case.keys()
+        return tuple(old for old in self.exact if old not in labels and folded(old) not in folds)
+
     @property
     def names(self) -> set[str]:
         """Return all names that labels become."""

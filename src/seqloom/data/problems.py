@@ -11,10 +11,11 @@ import shlex
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Literal, NamedTuple, NoReturn, Self
 
-from seqloom.config.cleaning import READ_BY
-from seqloom.config.data import BadRows, DataConfig
+from seqloom.config.cleaning import CLEANED, READ_BY
+from seqloom.config.data import BadRows, DataConfig, Format
 from seqloom.config.options import typed_settings
 from seqloom.errors import RejectedError, fix_sentence
 from seqloom.report.numbers import counted
@@ -22,8 +23,8 @@ from seqloom.report.numbers import counted
 SHOWN = 20  # bad rows in an error message
 SAMPLES = 5  # of each code
 MOST_ALLOWED = 0.1  # the share of bad rows up to which the message says how to allow them
-CLEANABLE = re.compile(r"(\.(?:csv|tsv|jsonl|ndjson))(?:\.gz|\.xz)?$", re.IGNORECASE)  # files that clean reads
-SENTENCES = re.compile(r"(\.(?:conll|bio|iob|txt))(?:\.gz|\.xz)?$", re.IGNORECASE)  # the same, of words with tags
+PACKED = re.compile(r"\.(?:gz|xz)$", re.IGNORECASE)
+CLEANABLE = {ending for endings in CLEANED.values() for ending in endings} - {".txt"}  # these tell the format
 SKIP = "--skip-bad-rows"
 EMPTY_FIX = f"fill it in, or skip such rows with {SKIP}"
 ADVICE_TO_SKIP = re.compile(rf"[,;]? or [^,;]*{SKIP}$")  # at the end of a fix
@@ -63,16 +64,18 @@ class Problem(NamedTuple):
         return {"code": self.code, **self.place._asdict(), "text": self.text, "fix": self.fix}
 
 
-def cleaned_name(path: str, *, words: bool = False) -> str | None:
+def cleaned_name(path: str, format: Format | None = None) -> str | None:
     """The name of a cleaned copy beside a file; None if `seqloom data clean` does not read such a file.
 
-    `words` is whether it has words with tags.
+    `format` is what the file is read as, if its extension does not decide.
 
-    >>> cleaned_name("data/films.csv.gz"), cleaned_name("data/films.txt")
-    ('data/films-clean.csv', None)
+    >>> cleaned_name("data/films.csv.gz"), cleaned_name("data/films.txt"), cleaned_name("films.txt", "conll")
+    ('data/films-clean.csv', None, 'films-clean.txt')
     """
-    found = CLEANABLE.search(path) or (SENTENCES.search(path) if words else None)
-    return None if found is None else f"{path[: found.start()]}-clean{found[1]}"
+    bare = PACKED.sub("", path)
+    ending = PurePath(bare).suffix
+    endings = CLEANABLE if format is None else CLEANED.get(format, ())
+    return f"{bare.removesuffix(ending)}-clean{ending}" if ending.lower() in endings else None
 
 
 def escaped(text: str) -> str:
@@ -93,9 +96,10 @@ class Ledger:
     bad rows than `bad_rows` allows. So a file is always read to its end, and the message has the total.
     """
 
-    def __init__(self, bad_rows: BadRows = UNLIMITED, flags: str = "") -> None:
+    def __init__(self, bad_rows: BadRows = UNLIMITED, flags: str = "", format: Format | None = None) -> None:
         self.bad_rows = bad_rows
         self.flags = flags  # of the command line, which say how the files are read; commands in fixes repeat them
+        self.format = format  # of the files; None: their extensions decide
         self.rows = 0  # good rows
         self.bytes = 0  # of the stored files, read so far
         self.skipped = 0  # bad rows
@@ -108,15 +112,18 @@ class Ledger:
     @classmethod
     def of(cls, config: DataConfig) -> Self:
         """A ledger for this data."""
-        return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)))
+        return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)), config.reading.format)
 
     def clean_command(self, path: str, options: str = "", *, words: bool = False) -> str:
         """The command that writes a cleaned copy of a file; empty if it does not read such a file.
 
+        `words` is whether it also helps if the file has words with tags.
+
         >>> Ledger(flags="--delimiter ';'").clean_command("my films.csv", "--rare 2")
         "seqloom data clean 'my films.csv' -o 'my films-clean.csv' --delimiter ';' --rare 2"
         """
-        if (copy := cleaned_name(path, words=words)) is None:
+        copy = cleaned_name(path, self.format)
+        if copy is None or (copy.lower().endswith(CLEANED["conll"]) and not words):
             return ""
         named = f"seqloom data clean {shlex.quote(path)} -o {shlex.quote(copy)}"
         return " ".join(filter(None, (named, self.flags, options)))

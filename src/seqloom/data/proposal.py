@@ -24,7 +24,10 @@ from seqloom.errors import RejectedError, SeqloomError
 
 ROUNDS = 5  # encoding, delimiter, header, input and target
 NAME_WORDS = 3  # longer texts are not names of columns
-DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})\b")
+DATE = re.compile(  # with or without a time
+    r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})"
+    r"([T ]\s*\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[AaPp][Mm])?(\s*(Z|UTC|GMT|[-+]\d{2}(:?\d{2})?))?)?\s*"
+)
 ENOUGH = 20  # rows from which values that repeat are told from those that do not
 
 
@@ -141,7 +144,7 @@ def look_at(number: int, sample: Sequence[Record]) -> ColumnLook:
     """What the first values of a column look like."""
     cells = [str(row.values[number]) for row in sample]
     words = sum(len(cell.split()) for cell in cells) / max(1, len(cells))
-    dated = bool(cells) and all(map(DATE.match, cells))
+    dated = bool(cells) and all(map(DATE.fullmatch, cells))
     return ColumnLook(number, words, 2 * len(set(cells)) <= len(cells), all(map(is_number, cells)), dated)
 
 

@@ -113,7 +113,8 @@ class ColumnFinder:
         given = [self.columns.index(name) for name in self.config.target if name in self.columns]
         free = [number for number in range(len(self.columns)) if number not in given or not target]
         if given and target:
-            texts = [look.number for look in (look_at(number, self.sample) for number in free) if look.words >= 2]
+            looks = [look_at(number, self.sample) for number in free]
+            texts = [look.number for look in looks if look.words >= 2 and not look.dated]
             likely = free if len(free) == 1 else texts
             return {"input": (self.columns[likely[0]],)} if len(likely) == 1 else {}
         inputs, wanted = likely_columns(free, self.sample, target=target)

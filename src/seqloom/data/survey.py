@@ -66,6 +66,7 @@ class Survey:
 
     def __init__(self, dataset: Dataset, ledger: Ledger, observer: ExampleObserver | None = None) -> None:
         self.dataset, self.ledger = dataset, ledger
+        ledger.format = dataset.config.reading.format  # also if it was inferred
         self.rows: Counter[SplitName] = Counter()
         self.labels: dict[SplitName, Counter[str]] = {part: Counter() for part in SPLITS}
         self.schemes: dict[str, Scheme] = {}  # the tag scheme of each file

@@ -45,7 +45,7 @@ from seqloom.inspect.layers import (
     read_by,
     state_places,
 )
-from seqloom.inspect.readings import read, scores
+from seqloom.inspect.readings import read, scores, truncation_notes
 from seqloom.inspect.subject import Reading, Subject
 from seqloom.inspect.view import SMALL, View
 from seqloom.nn.mixers.recurrent import Recurrent
@@ -383,7 +383,12 @@ def gradients_compared(
     short = [flow.layer for flow in found if len(flow.norms) < 3]
     if short:
         raise DataError(f"'{short[0]}' reads fewer than 3 tokens of this input", fix="give a longer input")
-    return GradientsComparedView(title="How far gradients reach", flows=tuple(found))
+    notes = [
+        f"{name}: {note[0].lower()}{note[1:]}"
+        for name, subject in subjects.items()
+        for note in truncation_notes(subject, [readings[name]])
+    ]
+    return GradientsComparedView(title="How far gradients reach", flows=tuple(found), notes=tuple(notes))
 
 
 def _named(token: str) -> str:

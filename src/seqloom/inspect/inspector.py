@@ -58,7 +58,7 @@ from seqloom.inspect.faithfulness.measures import OWN
 from seqloom.inspect.faithfulness.report import FaithfulnessView, faithfulness
 from seqloom.inspect.filters import filter_activations, filters
 from seqloom.inspect.gates import gates
-from seqloom.inspect.gradients import gradients
+from seqloom.inspect.gradients import gradients, gradients_compared
 from seqloom.inspect.graphs.model import answer_graph
 from seqloom.inspect.head_view import head_view
 from seqloom.inspect.heads import heads
@@ -154,7 +154,6 @@ WORDS: Mapping[Any, tuple[str, str]] = {
 
 
 ATTENTION, ATTRIBUTION = "attention", "attribution"  # kinds of explanations
-NOT_MEASURED = "Faithfulness not measured"
 
 PICTURES: Mapping[str, str] = {
     **dict.fromkeys(("attention", "heads", "head_view", "query_key", "alignment"), ATTENTION),
@@ -164,6 +163,13 @@ ASK: Mapping[str, str] = {
     ATTENTION: "to measure it: .faithfulness(), or --view faithfulness",
     ATTRIBUTION: "to measure it: .faithfulness(method=...), or --view faithfulness --method NAME",
 }
+
+
+class InspectionNotes(NamedTuple):
+    """What an inspection adds to a view."""
+
+    notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
 
 class FaithfulnessBadges:
@@ -181,29 +187,22 @@ class FaithfulnessBadges:
             text = f"{view.badge().text.capitalize()}; measured for {picture}."
             self._known[about] = model_state(self._model), text
 
-    def badge(self, name: str, missing: str | None) -> tuple[str, ...]:
-        """The sentence about faithfulness for a view; `missing` is why it cannot be measured."""
+    def badge(self, name: str, missing: str | None) -> InspectionNotes:
+        """The note on faithfulness for a view, or a hint how to measure it; `missing` is why it cannot be measured."""
         if (about := PICTURES.get(name)) is None:
-            return ()
+            return InspectionNotes()
         if missing is not None:
-            return (f"Faithfulness cannot be measured: {missing}.",)
+            return InspectionNotes(notes=(f"Faithfulness cannot be measured: {missing}.",))
         state, text = self._known.get(about, (None, ""))
         if state == model_state(self._model):
-            return (text,)
+            return InspectionNotes(notes=(text,))
         changed = "" if state is None else " for the current model, which was edited or trained since the report"
-        return (f"{NOT_MEASURED}{changed} ({ASK[about]}).",)
+        return InspectionNotes(hints=(f"Faithfulness not measured{changed} ({ASK[about]}).",))
 
 
 P = ParamSpec("P")
 V = TypeVar("V", bound=View)
 Given = TypeVar("Given", Reading, list[Reading])
-
-
-class InspectionNotes(NamedTuple):
-    """What an inspection adds to a view."""
-
-    notes: tuple[str, ...]
-    hints: tuple[str, ...]
 
 
 class ViewMethod(partial[Any]):
@@ -247,9 +246,11 @@ class ViewCall(Generic[Given, P, V]):
         function: Callable[Concatenate[Subject, Given, P], V],
         question: str,
         needs: requirements.Question = requirements.anything,
+        compared: Callable[..., View] | None = None,
     ) -> None:
         self.function: Callable[Concatenate[Subject, Given, P], V] = function
         self.question, self.needs = question, needs
+        self.compared = compared  # the same of several models, by name
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self.name = name
@@ -318,7 +319,12 @@ class Inspection(Shown):
     gates = InputView(gates, "gates and states of an LSTM or GRU at each token", requirements.gates)
     states = InputView(states, "the hidden states over the input, in two dimensions", requirements.states)
     probe = DataView(probe, "which units track a feature, such as depth or position", requirements.states)
-    gradients = InputView(gradients, "how far back gradients reach, and where they vanish", requirements.an_answer)
+    gradients = InputView(
+        gradients,
+        "how far back gradients reach, and where they vanish",
+        requirements.an_answer,
+        compared=gradients_compared,
+    )
     health = DataView(health, "activations, gradient norms, dead and saturated units of each layer")
     filters = DataView(filters, "the n-grams that activate each filter most", requirements.filters)
     filter_activations = InputView(
@@ -414,10 +420,10 @@ class Inspection(Shown):
         missing = self._reason(VIEWS["faithfulness"])
         # The explanations that it shows: itself, or the views that an edit compares
         pictures = [one.of for one in view.differences] if isinstance(view, what_if.ChangeView) else [name]
-        found = dict.fromkeys(badge for picture in pictures for badge in self._beliefs.badge(picture, missing))
-        hints = tuple(badge for badge in found if badge.startswith(NOT_MEASURED))
+        badges = {self._beliefs.badge(picture, missing): None for picture in pictures}  # each once
         cut = self.all_cut if isinstance(VIEWS[name], DataView) else self.cut
-        return InspectionNotes((*cut, *(badge for badge in found if badge not in hints)), hints)
+        notes = (note for badge in badges for note in badge.notes)
+        return InspectionNotes((*cut, *notes), tuple(hint for badge in badges for hint in badge.hints))
 
     def document(self) -> Document:
         """The available views as a table."""

@@ -26,7 +26,6 @@ from seqloom.serve.refusals import ITEMS, Refusal, UnknownModel, naming, place_o
 from seqloom.serve.requests import HealthAnswer, VerbAnswer, items_of, options_of, request_kinds, require_short
 from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # others are counted together
 LEFT = 499  # in the log: the client did not wait for the answer
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 NOT_FOUND = HttpRefusal(
@@ -71,6 +70,7 @@ class HttpApp:
         self.is_draining = False
         self.connections: Callable[[], int] = lambda: 0  # set by the listener
         self.operations = self._operations()
+        self.paths = frozenset(one.path.encode() for one in self.operations)
         document = openapi_document(self.operations, has_keys=access.keys is not None)
         self.document = msgspec.json.encode(document)
         routes = [PolicyRoute(one.path, one.endpoint, method=one.method, policy=one.policy) for one in self.operations]
@@ -149,10 +149,10 @@ class HttpApp:
 
     def _count(self, scope: Scope, status: int, seconds: float, code: str) -> None:
         state = scope["state"]
-        method = scope["method"] if scope["method"] in METHODS else UNROUTED
         client = state.get("client") or (scope["client"][0] if scope.get("client") else "")
         model, items = state.get("model", ""), state.get("items", 0)
-        self.traffic.count(Exchange(method, state["route"], status, seconds, client, model, items, code))
+        code = code or state.get("code", "")  # of a refusal in the middle of a stream
+        self.traffic.count(Exchange(scope["method"], state["route"], status, seconds, client, model, items, code))
 
     async def _refusal(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
         """Let a route answer; return why it does not."""

@@ -63,6 +63,14 @@ STREAM = "stream"
 TOO_DEEP = HttpRefusal(422, "too_deep", f"the body has more than {MAX_DEPTH} levels", "use fewer brackets")
 
 
+class NumberTooLarge(HttpRefusal):
+    """A number in the body is beyond the range of floats."""
+
+    def __init__(self, name: str | None = None) -> None:
+        said = "a number is too large" if name is None else f"{name}: a number is too large"
+        super().__init__(422, "bad_value", said, "use numbers below 1e308", field=name)
+
+
 async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed], None] | None = None) -> Typed:
     """Read the body of a request as this record; HttpRefusal if it is not one, or if the check raises it.
 
@@ -79,7 +87,10 @@ async def read_body(request: Request, kind: type[Typed], check: Callable[[Typed]
     def read() -> Typed:
         if is_costly(body):
             require_few(body, kind.__struct_fields__, limits)
-        asked = typed(parsed(body), kind)
+        try:
+            asked = typed(parsed(body), kind)
+        except NumberTooLarge:
+            raise NumberTooLarge(_field_of_large_number(body, kind.__struct_fields__)) from None
         if check is not None:
             check(asked)
         return asked
@@ -187,9 +198,19 @@ def _decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     except RecursionError:
         raise TOO_DEEP.fresh() from None
     except msgspec.ValidationError:
-        raise HttpRefusal(400, "bad_json", "a number is too large", "send strict JSON") from None
+        raise NumberTooLarge from None
     except msgspec.DecodeError:
         raise HttpRefusal(400, "bad_json", "the body is not JSON", "check quotes, commas and brackets") from None
+
+
+def _field_of_large_number(body: bytes, fields: Collection[str]) -> str | None:
+    """The first field with a number that is too large; None if the record has no such field."""
+    for name, value in _decoded(FIELDS, body).items():
+        try:
+            _decoded(VALUES, bytes(value))
+        except NumberTooLarge:
+            return name if name in fields else None
+    return None
 
 
 def _require_shallow(body: bytes, value: Any, levels: int) -> None:
@@ -234,25 +255,26 @@ def typed(value: Any, kind: type[Typed]) -> Typed:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _refusal(str(error), kind) from None
+        raise _refusal(str(error), kind, value) from None
 
 
-def _refusal(problem: str, kind: type[msgspec.Struct]) -> HttpRefusal:
-    """Say in our words what msgspec found; its message may hold a key of the request."""
+def _refusal(problem: str, kind: type[msgspec.Struct], value: Any) -> HttpRefusal:
+    """Say in our words what msgspec found; its message may hold a key of the request, which may look like a place."""
     found = AT.search(problem)
     place = found["place"] if found else ""
     text = problem[: found.start()] if found else problem
-    names = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    names = ", ".join(known)
     if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
         inner = f"{place}.{missing[1]}" if place else missing[1]
         return bad_value(inner, f"the field {inner} is missing", "add it")
-    if text == f"Object contains unknown field `{STREAM}`" and not place:  # people expect it; other names are not told
-        return bad_value(STREAM, "this address does not stream", "leave it out, or ask /v1/completions")
-    if text.startswith("Object contains unknown field") and place:
-        return bad_value(place, f"{place} has an unknown field", "leave it out")
     if text.startswith("Object contains unknown field"):
-        known, given = names.split(", "), text.split("`")[1][:LONGEST_NAME]  # to compare a long one would take long
-        meant = did_you_mean(given, known)  # it names our fields alone
+        given = next((name for name in value if name not in known), None)
+        if given is None:
+            return bad_value(place, f"{place} has an unknown field", "leave it out")
+        if given == STREAM:  # people expect it; other names are not told
+            return bad_value(STREAM, "this address does not stream", "leave it out, or ask /v1/completions")
+        meant = did_you_mean(given[:LONGEST_NAME], known)  # it names our fields alone; a long name would take long
         fix = f"{meant} The fields are {names}" if meant.endswith("?") else f"the fields are {names}"
         return HttpRefusal(422, "unknown_field", "the body has an unknown field", fix)
     if not place:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -11,7 +11,7 @@ from seqloom.config.data import NameList
 from seqloom.config.decoding import BEAM_SIZE, AnyDecoding, BeamConfig, GreedyConfig, SampleConfig, decoding
 from seqloom.config.serving import MAX_ALL_HITS, MAX_HITS, ServingConfig
 from seqloom.errors import ConfigError, did_you_mean
-from seqloom.serve.messages import ItemAnswer, TextPart, TokenUsage, Verb, encoded
+from seqloom.serve.messages import VERBS, ItemAnswer, TextPart, TokenUsage, Verb, encoded
 from seqloom.serve.refusals import ITEMS, BadItem, ModelFailed, Refusal
 
 SEARCH_OPTIONS: dict[str, Any] = {"top_k": Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)], "where": NameList}
@@ -20,6 +20,15 @@ SAMPLING = set(SampleConfig.__struct_fields__) - set(BeamConfig.__struct_fields_
 HITS = 10  # documents of a query, if none are asked; as in `Searcher.search`
 CONTINUATION = 64  # most tokens of a continuation, if none are asked; as in `seqloom generate`
 DECODING_OPTIONS = {name for kind in KINDS for name in kind.__struct_fields__} - {"cuda_graphs"}  # rows come and go
+
+# Where a worker computes a request: three kinds of work that do not wait for each other.
+Lane = Literal["prompts", "pausing", "batch"]
+LANES: dict[Verb, tuple[Lane, ...]] = {  # the options of a request choose one
+    **dict.fromkeys(VERBS, ("batch",)),
+    "generate": ("prompts", "pausing"),
+    "translate": ("pausing",),
+    "search": ("batch", "pausing"),
+}
 
 
 class CallOptions(msgspec.Struct, frozen=True):

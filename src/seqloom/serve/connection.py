@@ -20,6 +20,8 @@ from uvicorn.server import ServerState
 
 from seqloom.config.serving import ServingConfig
 from seqloom.serve.answers import OPENAI_PATHS, HttpRefusal
+from seqloom.serve.calls import LANES, Lane
+from seqloom.serve.dispatch import most_requests
 from seqloom.serve.heads import (
     BUSY,
     CHUNK_BYTES,
@@ -29,22 +31,29 @@ from seqloom.serve.heads import (
     MAX_CHUNKS,
     MAX_HEADER_BYTES,
     MAX_REQUEST_LINE,
+    NOTHING,
     REFUSALS,
+    asked_of,
     body_bytes,
     body_too_large,
     early_refusal,
     fields_of,
     head_refusal,
-    target_of,
 )
 from seqloom.serve.policies import Access
 from seqloom.serve.room import BODIES, Guest
-from seqloom.serve.traffic import Traffic
+from seqloom.serve.traffic import UNROUTED, Exchange, Traffic
 
 LINGER_SECONDS = 1.0  # in which a client can read the last answer while it still sends
 CLOSE_FIELD = (b"connection", b"close")
 MOST_LINGERING = 64  # connections beyond the limit; further ones are closed without a word
 LINGER_BYTES = 1 << 22
+BUSY_ANSWERS = {is_openai: BUSY.raw(is_openai=is_openai, is_last=False) for is_openai in (False, True)}
+WORK: dict[bytes, tuple[Lane, ...]] = {
+    **{f"/v1/{verb}".encode(): lanes for verb, lanes in LANES.items()},
+    b"/v1/completions": ("prompts",),
+    b"/v1/embeddings": LANES["embed"],
+}
 
 
 class CountedConnection(h11.Connection):
@@ -121,6 +130,10 @@ class LingeringTransport:
             if not self._transport.is_closing():
                 self._transport.write(data)
 
+    def get_write_buffer_size(self) -> int:
+        """The bytes that are not sent yet."""
+        return self._transport.get_write_buffer_size() + sum(map(len, self._parts))
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
@@ -145,24 +158,24 @@ class LimitedProtocol(H11Protocol):
         self.deadline: asyncio.TimerHandle | None = None
         self.stalled: asyncio.TimerHandle | None = None
         self.is_leaving = False
-        self.is_openai = False  # whether refusals have the form that clients of OpenAI read
-        self.is_work = False  # whether a model is asked
-        self.guest = Guest(traffic.room, lambda: self.refuse(BUSY))
+        self.begun = 0.0  # when the first byte of the request came
+        self.method, self.target = NOTHING
+        self.sender: str | None = None  # of a request to a model
+        self.guest = Guest(traffic.room, lambda: self.refuse(BUSY), lambda: self.socket.abort())
         self.discarded = 0
-        # more requests than can run and wait; the engine would refuse what is beyond, but only after it was parsed
-        self.most = limits.max_waiting + limits.max_batch * limits.workers
+        self.most = most_requests(limits)
         self.most_bytes = BODIES * limits.max_body_bytes
         self.socket: asyncio.Transport = None  # type: ignore[assignment]  # set when the connection is made
         self.packets: LingeringTransport = None  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection, and give it time for its first request."""
-        self.socket = transport
+        self.socket, self.begun = transport, self.loop.time()
         self.packets = LingeringTransport(transport, self.loop, self.leave)
         super().connection_made(cast(asyncio.Transport, self.packets))
         beyond = len(self.connections) - self.limits.max_connections
         if beyond > MOST_LINGERING:  # each is an open file, and there must be some for other things
-            self.traffic.refused(REFUSALS["connections"], self.client[0] if self.client else "")
+            self._count(REFUSALS["connections"])
             self.is_leaving = True
             self.socket.abort()
         elif beyond > 0:
@@ -173,6 +186,7 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the work for a client that has left; a body that is being parsed keeps its room until then."""
         self._expect(None)
+        self.guest.end_waiting()
         if self.stalled is not None:
             self.stalled.cancel()
         task = self._end_work() if self.cycle is not None and not self.cycle.response_complete else None
@@ -198,6 +212,9 @@ class LimitedProtocol(H11Protocol):
             return
         if self.head is not None:
             is_new = not self.head
+            if is_new:
+                self.begun, self.sender = self.loop.time(), None
+                self.method, self.target = NOTHING
             found = self._read_head(data)
             if found is None:
                 if is_new and self.head and self.deadline is None and not self.is_leaving:
@@ -243,28 +260,39 @@ class LimitedProtocol(H11Protocol):
             self.flow.resume_reading()  # uvicorn pauses in large bodies; who does not read does not see a client leave
 
     @property
-    def is_full(self) -> bool:
-        """Whether as many requests are in progress as can run and wait, and this one would wait too."""
-        return self.is_work and self.traffic.room.complete >= self.most
+    def is_openai(self) -> bool:
+        """Whether refusals have the form that clients of OpenAI read."""
+        return self.target in OPENAI_PATHS
 
-    def _would_wait(self, head: bytes) -> bool:
-        """Whether a request is work for a model. All others are answered at once, so they need no room."""
-        access: Access = self.app.access  # of HttpApp
-        return head.startswith(b"POST ") and access.admits(fields_of(head))
+    @property
+    def is_work(self) -> bool:
+        """Whether a model is asked, by a client that may."""
+        return self.sender is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no place for a request in the engine, or none for another answer."""
+        room = self.traffic.room
+        return self.is_work and (
+            room.complete >= self.most
+            or self.app.engine.is_full(WORK.get(self.target, ()), room.complete)
+            or not room.is_read()
+        )
 
     def _refused_as_busy(self, head: bytes, body: bytes) -> bool:
         """Refuse a request that would find the queue full, before any of it is parsed.
 
-        The connection stays if all of the request is here.
+        The connection stays if all of the request is here, and the client reads its answers.
         """
         if not self.is_full:
             return False
         length = LENGTH.search(head)
-        if CLOSE.search(head) or length is None or len(body) != int(length[1]):
+        if CLOSE.search(head) or length is None or len(body) != int(length[1]) or self.flow.write_paused:
             self.refuse(BUSY)
             return True
-        self.traffic.refused(BUSY, self.client[0] if self.client else "")
-        self.socket.write(BUSY.raw(is_openai=self.is_openai, is_last=False))
+        self._count(BUSY)
+        self.packets.flush()  # the answer to the request before this one comes first
+        self.socket.write(BUSY_ANSWERS[self.is_openai])
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self._expect(None)
@@ -283,11 +311,13 @@ class LimitedProtocol(H11Protocol):
             return None
         whole = bytes(self.head)
         head = whole[: end + 4]
-        self.is_openai = target_of(head) in OPENAI_PATHS
+        self.method, self.target = asked_of(head)
         if (refusal := head_refusal(head, self.limits.max_body_bytes)) is not None:
             self.refuse(refusal)
             return None
-        self.is_work = self._would_wait(head)
+        if self.method == b"POST":  # all others are answered at once, so they need no room
+            access: Access = self.app.access  # of HttpApp
+            self.sender = access.admitted(fields_of(head))
         if self._refused_as_busy(head, whole[end + 4 :]):
             return None
         self.head = None
@@ -309,7 +339,7 @@ class LimitedProtocol(H11Protocol):
         """Answer without asking a route, and close."""
         self.guest.leave()
         self._unset_keepalive_if_required()
-        self.traffic.refused(refusal, self.client[0] if self.client else "")
+        self._count(refusal)
         self.packets.flush()
         answered = self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started
         if not answered:  # nothing can be said in the middle of another answer
@@ -318,6 +348,15 @@ class LimitedProtocol(H11Protocol):
             self.scope["state"]["is_refused"] = True  # and counted, here
             self._end_work()
         self.leave(unread=True)
+
+    def _count(self, refusal: HttpRefusal) -> None:
+        """Count and log a request that is refused here, with what is known of it."""
+        route = self.target.decode() if self.target in self.app.paths else UNROUTED
+        sender = self.sender or (self.client[0] if self.client else "")
+        seconds = self.loop.time() - self.begun
+        self.traffic.count(
+            Exchange(self.method.decode("latin-1"), route, refusal.status, seconds, sender, code=refusal.code)
+        )
 
     def leave(self, *, unread: bool = False) -> None:
         """Close the connection when the client has read the answer, or after a moment."""
@@ -343,6 +382,11 @@ class LimitedProtocol(H11Protocol):
             sent = self.socket.get_write_buffer_size() == 0
             self.loop.call_later(min(LINGER_SECONDS, max(0.0, until - self.loop.time())), self._end, until, sent)
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether the client has not read all that was written."""
+        return self.packets.get_write_buffer_size() > 0
+
     def shutdown(self) -> None:
         """Close an idle connection; a busy one closes after its answer."""
         if not self.is_leaving:
@@ -352,10 +396,12 @@ class LimitedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Give a client that does not read its answer some time."""
         super().pause_writing()
+        self.guest.wait(self.socket.get_write_buffer_size())
         self.stalled = self.loop.call_later(self.limits.body_seconds, self.socket.abort)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """The client has read almost all of it."""
+        self.guest.end_waiting()
         if self.stalled is not None:
             self.stalled.cancel()
         super().resume_writing()

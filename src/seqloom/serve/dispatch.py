@@ -13,14 +13,20 @@ import asyncio
 from collections import deque
 from collections.abc import Container, MutableMapping, Sequence
 from itertools import count
+from typing import get_args
 
 from seqloom.config.serving import ServingConfig
-from seqloom.serve.calls import Call
+from seqloom.serve.calls import Call, Lane
 from seqloom.serve.link import Flight, SentBatch, WorkerLink
 from seqloom.serve.messages import CancelBatch, CancelPrompt, ComputeBatch, ContinuePrompt
 from seqloom.serve.refusals import Overloaded
 
 BATCH_BYTES = 1 << 14  # of items that are computed together: other requests wait for the end of a batch
+
+
+def most_requests(config: ServingConfig) -> int:
+    """The requests of one item that the workers hold in all lanes, and that may wait."""
+    return config.max_waiting + len(get_args(Lane)) * config.max_batch * config.workers
 
 
 class Dispatcher:
@@ -40,7 +46,18 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """The number of requests that no worker has begun."""
-        return sum(call.waits for call in self._batches) + sum(call.waits for call in self._prompts)
+        sent = [call.next for queue in (self._batches, self._prompts) for call in queue]  # quick, for overload
+        return sent.count(0)
+
+    def has_room(self, lanes: Container[Lane]) -> bool:
+        """Whether a worker is free for a request in one of these lanes, whatever its model and its rows."""
+        return any(
+            ("batch" in lanes and False not in link.batches)
+            or ("pausing" in lanes and True not in link.batches)
+            or ("prompts" in lanes and link.rows < self.config.max_batch)
+            for link in self.links
+            if link.cards
+        )
 
     def add(self, call: Call) -> None:
         """Put a request into the queue, and into a worker that is free; Overloaded if too many wait already."""

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError, DurableError
-from seqloom.serve.calls import Call, checked_options
+from seqloom.serve.calls import Call, Lane, checked_options
 from seqloom.serve.dispatch import Dispatcher
 from seqloom.serve.forkserver import DEVICE_LOST, ForkServer
 from seqloom.serve.link import Flight, WorkerLink
@@ -191,6 +191,16 @@ class Engine:
         return [link.pid for link in self._links if link.pid is not None]
 
     # Requests
+
+    def is_full(self, lanes: Container[Lane], requests: int) -> bool:
+        """Whether one more request in these lanes would be refused, if so many are here or on their way.
+
+        It is quick, so that requests can be refused before they are read.
+        """
+        if requests < self.config.max_waiting:
+            return False
+        running = len(self._calls) - self._dispatcher.waiting
+        return requests - running >= self.config.max_waiting and not self._dispatcher.has_room(lanes)
 
     async def ask(
         self,

@@ -40,6 +40,7 @@ BUSY = HttpRefusal(
 )
 LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,19})[ \t]*\r\n", re.IGNORECASE)
 CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+NOTHING = (b"", b"")
 CLOSE = re.compile(rb"\r\nconnection:[^\r]*close| HTTP/1\.0\r\n", re.IGNORECASE)
 
 
@@ -107,10 +108,10 @@ def early_refusal(head: bytearray, seen: int) -> HttpRefusal | None:
     return MALFORMED_REQUEST if MALFORMED.search(head, max(0, seen - 2)) else None
 
 
-def target_of(head: bytes) -> bytes:
-    """The path of a request line; empty if there is none."""
+def asked_of(head: bytes) -> tuple[bytes, bytes]:
+    """The method and the path of a request line; both are empty if there is none."""
     parts = head.partition(b"\r\n")[0].split(b" ")
-    return parts[1].partition(b"?")[0] if len(parts) == 3 else b""
+    return (parts[0], parts[1].partition(b"?")[0]) if len(parts) == 3 else NOTHING
 
 
 def body_bytes(head: bytes, rest: int) -> int:

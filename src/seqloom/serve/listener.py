@@ -1,6 +1,7 @@
 """The listener: binds the address, runs the application, and stops in order.
 
-On SIGTERM and SIGINT it answers new requests with 503, lets running ones finish, ends the workers and returns.
+On SIGTERM and SIGINT it answers new requests with 503, lets running ones finish and clients read their answers, ends
+the workers and returns.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -97,10 +98,10 @@ class Listener(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what runs, then close all connections."""
+        """Finish what runs and what is being read, then close all connections."""
         app, deadline = self.app, time.monotonic() + self.limits.drain_seconds
         app.traffic.log.say(f"stopping: {app.traffic.running} requests are running")
-        while app.traffic.running and time.monotonic() < deadline and not self.force_exit:
+        while self._is_answering and time.monotonic() < deadline and not self.force_exit:
             await asyncio.sleep(TICK)
         await app.engine.drain(0.0 if self.force_exit else max(0.0, deadline - time.monotonic()))
         await super().shutdown(sockets)
@@ -110,6 +111,12 @@ class Listener(uvicorn.Server):
         for one in tuple(self.server_state.connections):
             cast(LimitedProtocol, one).socket.abort()
         await asyncio.sleep(0)
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether requests are running, or clients have not read all of their answers."""
+        every = self.server_state.connections
+        return self.app.traffic.running > 0 or any(cast(LimitedProtocol, one).is_sending for one in every)
 
 
 def bound(config: ServingConfig) -> socket.socket:
@@ -219,13 +226,24 @@ async def _served(
     messages.addHandler(handler)
     messages.setLevel(logging.INFO)
     try:
-        async with Engine(models, config) as engine:
-            listener = Listener(HttpApp(engine, config, access, Traffic(lines)), config)
-            gc.collect()
-            gc.freeze()  # modules and routes are here to stay: no pause while requests wait, to look at them again
-            started(engine, at.getsockname()[1])
-            await listener.serve(sockets=[at])
-            return listener.stopped_by
+        engine = Engine(models, config)
+        listener = Listener(HttpApp(engine, config, access, Traffic(lines)), config)
+        with listener.capture_signals():  # no other handler ends the first process of a container
+            async with AsyncExitStack() as stack:
+                loading = asyncio.ensure_future(stack.enter_async_context(engine))
+                while not loading.done() and not listener.should_exit:
+                    await asyncio.wait([loading], timeout=TICK)
+                if listener.should_exit:
+                    lines.say("stopping: the models are not loaded yet")
+                    loading.cancel()
+                    await asyncio.gather(loading, return_exceptions=True)
+                    return listener.stopped_by
+                loading.result()
+                gc.collect()
+                gc.freeze()  # modules and routes are here to stay: no pause while requests wait, to look at them again
+                started(engine, at.getsockname()[1])
+                await listener.serve(sockets=[at])
+        return listener.stopped_by
     finally:
         messages.removeHandler(handler)
         lines.close()

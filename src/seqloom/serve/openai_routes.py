@@ -82,15 +82,17 @@ class OpenAIRoutes:
         asked: Any = await read_body(request, self.completion)
         prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
         note(request, self.engine, asked.model, len(prompts))
-        options, begun = self._decoding(asked), request.scope["state"]["begun"]
+        options, state = self._decoding(asked), request.scope["state"]
         with _one_or_several(asked.prompt), naming(COMPLETION):
             if asked.stream_options is not None and not asked.stream:
                 raise bad_value(
                     "stream_options", "stream_options were given without a stream", "add stream, or leave it out"
                 )
             if asked.stream:
-                return await self._streamed(asked, prompts, options, begun)
-            found, usage = await self.engine.ask_counted(asked.model, "generate", prompts, options, begun=begun)
+                return await self._streamed(asked, prompts, options, state)
+            found, usage = await self.engine.ask_counted(
+                asked.model, "generate", prompts, options, begun=state["begun"]
+            )
         choices = [
             _choice(number, (prompt if asked.echo else "") + one["text"], one["finish_reason"])
             for number, (prompt, one) in enumerate(
@@ -112,15 +114,17 @@ class OpenAIRoutes:
             raise bad_value("n", "several texts were asked with temperature 0, which gives one", "raise temperature")
         return {name: value for name, value in options.items() if value is not None}
 
-    async def _streamed(self, asked: Any, prompts: Sequence[str], options: dict[str, Any], begun: float) -> Response:
+    async def _streamed(
+        self, asked: Any, prompts: Sequence[str], options: dict[str, Any], state: dict[str, Any]
+    ) -> Response:
         if len(prompts) != 1 or asked.n not in (None, 1):
             raise bad_value("stream", "a stream is for one prompt and one text", "leave out stream, or send one prompt")
         options.pop("num_samples", None)
-        parts = self.engine.stream(asked.model, prompts[0], options, begun=begun)
+        parts = self.engine.stream(asked.model, prompts[0], options, begun=state["begun"])
         first = await anext(parts)  # a refusal has its own status until the first event is sent
         counted = asked.stream_options is not None and asked.stream_options.include_usage
         echo = prompts[0] if asked.echo else ""
-        return EventStream(_events(_completion(asked.model), echo, first, parts, counted=counted))
+        return EventStream(_events(_completion(asked.model), echo, first, parts, state, counted=counted))
 
     async def embeddings(self, request: Request) -> Response:
         """Compute vectors."""
@@ -181,10 +185,17 @@ def _usage(counted: TokenUsage) -> dict[str, int]:
 
 
 async def _events(
-    made: dict[str, Any], echo: str, first: TextPart, parts: AsyncGenerator[TextPart, None], *, counted: bool
+    made: dict[str, Any],
+    echo: str,
+    first: TextPart,
+    parts: AsyncGenerator[TextPart, None],
+    state: dict[str, Any],
+    *,
+    counted: bool,
 ) -> AsyncGenerator[bytes, None]:
     """The parts of a text as events; a refusal in the middle is an event too, then the stream ends.
 
+    The state of the request gets the `code` of such a refusal, because its status is 200.
     If it is to be `counted`, a last event without choices has the usage, and all others have null in its place.
     """
 
@@ -202,7 +213,9 @@ async def _events(
             async for last in parts:
                 yield event([_choice(0, last.text, last.finish_reason)])
         except Refusal as refusal:
-            yield b"data: " + answer_of(refusal).openai_body() + b"\n\n"
+            answer = answer_of(refusal)
+            state["code"] = answer.code
+            yield b"data: " + answer.openai_body() + b"\n\n"
             return
         if counted:
             yield event([], _usage(last.usage))

@@ -78,8 +78,11 @@ class Access(NamedTuple):
         if self.keys is None and any(name in FORWARDED_BY for name, _ in scope["headers"]):
             raise FORWARDED.fresh()
 
-    def admits(self, fields: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether a request with these fields may ask a model. The routes check it again, and say why it may not."""
+    def admitted(self, fields: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Return who sends a request with these fields, "" if there are no keys; None if it may not ask a model.
+
+        The routes check it again, and say why it may not.
+        """
         scope = {"headers": list(fields)}
         try:
             self.require_host(scope)
@@ -87,8 +90,8 @@ class Access(NamedTuple):
             self.require_direct(scope)
             require_json(scope)
         except HttpRefusal:
-            return False
-        return self.keys is None or self.keys.name_of(field(scope, b"authorization")) is not None
+            return None
+        return "" if self.keys is None else self.keys.name_of(field(scope, b"authorization"))
 
     def client(self, scope: Scope) -> str:
         """Return the name of the client; empty if the server has no keys."""

@@ -24,6 +24,7 @@ from seqloom.config.options import settings, with_flags
 from seqloom.config.serving import ServingConfig
 from seqloom.errors import ConfigError, did_you_mean, needing
 from seqloom.serve.answers import HttpRefusal
+from seqloom.serve.dispatch import most_requests
 from seqloom.serve.engine import Engine
 from seqloom.serve.messages import Verb
 from seqloom.serve.refusals import Refusal
@@ -110,7 +111,7 @@ def app(arguments: Mapping[str, str]) -> Any:
         Deployed,
         name="seqloom",
         num_replicas=replicas,
-        max_ongoing_requests=config.max_batch + config.max_waiting,  # the default of Ray is 5: no batch would be full
+        max_ongoing_requests=most_requests(config),  # the default of Ray is 5: no batch would be full
         ray_actor_options={"num_gpus": gpus},
     ).bind()
 

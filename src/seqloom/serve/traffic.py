@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, TextIO
 
-from seqloom.serve.answers import HttpRefusal
 from seqloom.serve.room import Room
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 MAX_PENDING = 10_000  # lines of the log that wait for a slow reader
 LOOK_SECONDS = 0.1
-UNROUTED = "-"  # the route of requests that reached none
+UNROUTED = "-"  # the route of requests that have none
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # others are counted together
 SHOWN = ("client", "model", "items", "code")  # fields of an exchange, with their names
 CONTROL = re.compile(r"[^\x20-\x7e]")
 
@@ -105,18 +105,15 @@ class Traffic:
 
     def count(self, one: Exchange) -> None:
         """Count and log a request."""
-        self.answers[one.method, one.route, one.status] += 1
+        method = one.method if one.method in METHODS else UNROUTED
+        self.answers[method, one.route, one.status] += 1
         if one.code:
             self.refusals[one.code] += 1
         buckets = self.seconds.setdefault(one.route, [0.0] * (len(BUCKETS) + 2))
         buckets[bisect_left(BUCKETS, one.seconds)] += 1
         buckets[-1] += one.seconds
         more = "".join(f" {name}={value}" for name, value in zip(SHOWN, one[4:], strict=True) if value)
-        self.log.say(f"{one.method} {one.route} {one.status} {1_000 * one.seconds:.1f}ms{more}")
-
-    def refused(self, refusal: HttpRefusal, address: str) -> None:
-        """Count and log a request that was refused before any route was asked."""
-        self.count(Exchange(UNROUTED, UNROUTED, refusal.status, 0.0, address, code=refusal.code))
+        self.log.say(f"{method} {one.route} {one.status} {1_000 * one.seconds:.1f}ms{more}")
 
     def text(self, engine: Mapping[str, float], connections: int, models: int) -> str:
         """All counts in the text format of Prometheus."""

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from seqloom.report.document import Bullets, DocumentBlock, Paragraph, Quote, TableBlock, TableCell
+from seqloom.report.document import Bullets, DocumentBlock, Paragraph, TableBlock, TableCell
 from seqloom.report.notebook import LiveOutput
 from seqloom.report.numbers import counted, duration
 from seqloom.training.events import Ended, Notice, Report, Started, Stepped, Validated, WrittenText, Wrote
-from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline
+from seqloom.training.progress import GAP, KEPT, ProgressFacts, brief_names, score, sparkline, written_blocks
 
 MOST_VALIDATIONS = 12  # the latest ones are shown
 MOST_NOTICES = 5
@@ -90,10 +90,5 @@ class NotebookProgress(LiveOutput):
         ]
         notices = [f"step {one.step:,}: {one.text}" + (f" Fix: {one.fix}." if one.fix else "") for one in self.notices]
         table = TableBlock(("step", "epoch", *(f"dev {name}" for name in names), ""), rows)
-        blocks: list[DocumentBlock] = [Paragraph(self.line()), Bullets(self.messages), table, Bullets(notices)]
-        if self.written:
-            lead = (
-                "The model continues the first words of dev texts:" if self.written[0].prompt else "The model writes:"
-            )
-            blocks += [Paragraph(lead), *(Quote(f"{one.prompt}{one.text}".split("\n")) for one in self.written)]
-        return blocks
+        shown = (Paragraph(self.line()), Bullets(self.messages), table, Bullets(notices))
+        return [*shown, *written_blocks(self.written)]

@@ -2,10 +2,11 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from seqloom.report.document import DocumentBlock, Paragraph, Quote
 from seqloom.report.numbers import duration, number, share, size
-from seqloom.training.events import Report, Sample, Started, Stepped, Validated
+from seqloom.training.events import Report, Sample, Started, Stepped, Validated, WrittenText
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 12  # points of the sparkline
@@ -107,6 +108,16 @@ def sparkline(values: Iterable[float]) -> str:
     return "".join(LEVELS[int((value - low) * scale)] for value in finite)
 
 
-def marked(prompt: str) -> str:
-    """A prompt with the mark at its end; an empty one has none."""
-    return f"{prompt}{PROMPT_END}" if prompt else ""
+def written_blocks(texts: Sequence[WrittenText]) -> list[DocumentBlock]:
+    """What a language model writes, each text after its prompt; empty without texts.
+
+    >>> [block] = written_blocks([WrittenText("it was", " dark\\nand cold")])[1:]
+    >>> block.lines
+    ['it was| dark', 'and cold']
+    """
+    if not texts:
+        return []
+    continued = f"The model continues the first words of dev texts, from {PROMPT_END} on:"
+    shown = (f"{one.prompt}{PROMPT_END if one.prompt else ''}{one.text}" for one in texts)
+    lead = Paragraph(continued if texts[0].prompt else "The model writes:")
+    return [lead, *(Quote(text.split("\n")) for text in shown)]

@@ -42,7 +42,7 @@ from seqloom.report.labels import excerpt
 from seqloom.report.numbers import NOT_FINITE, counted, duration, interval, number, share, size
 from seqloom.tasks.tables import TYPES_ONLY
 from seqloom.tasks.tag import TagsPrediction
-from seqloom.training.progress import marked
+from seqloom.training.progress import written_blocks
 from seqloom.training.run_summary import SampleLine, ValidationLine, best_of, chosen_of, layers_text
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def run_document(summary: "RunSummary") -> Document:
             Heading("Predictions over time"),
             *(block for one in prediction_history(summary.validations) for block in _answers(one, summary.span_types)),
             Heading("Texts that the model writes"),
-            *(Quote([excerpt(f"{marked(one.prompt)}{one.text}", LONGEST_TEXT)]) for one in summary.written),
+            *written_blocks(summary.written),
             Heading("Evaluations on the test set"),
             *_test_evaluations(summary),
             Heading("Curves"),

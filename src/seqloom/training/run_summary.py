@@ -29,7 +29,7 @@ from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.recipes.families import RECIPES, SIZES, AnySize, Dimensions, Size
 from seqloom.report.document import Document, Shown
 from seqloom.tasks.task import HeadSettings, Metric, Task, task_of
-from seqloom.training.events import read_log
+from seqloom.training.events import WrittenText, read_log
 from seqloom.training.run_folder import RunFolder
 from seqloom.training.state import Environment
 
@@ -376,7 +376,7 @@ class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # of training, without the time between a stop and its resume
     notices: tuple[NoticeLine, ...]
     saves: tuple[SavedLine, ...]
-    written: tuple[WrittenLine, ...]
+    written: tuple[WrittenText, ...]
     scores: RunScores | None
     test_evaluations: tuple[TestEvaluationLine, ...]
     disk: dict[str, int]  # bytes of each part of the folder
@@ -487,6 +487,7 @@ def _journals(metrics: Path, events: Path) -> dict[str, Any]:
     steps, begun = of_kind(shared, "step", StepLine, metrics), of_kind(own, "start", StartLine, events)
     paces = of_kind(own, "speed", SpeedLine, events)
     notices = {(one.step, one.code, one.text): one for one in of_kind(own, "notice", NoticeLine, events)}
+    texts = of_kind(own, "texts", TextsLine, events)
     return {
         "steps": steps,
         "validations": of_kind(shared, "validation", ValidationLine, metrics),
@@ -496,7 +497,7 @@ def _journals(metrics: Path, events: Path) -> dict[str, Any]:
         "seconds": paces[-1].seconds if paces else 0.0,
         "notices": tuple(notices.values()),
         "saves": of_kind(own, "checkpoint", SavedLine, events),
-        "written": written[-1].texts if (written := of_kind(own, "texts", TextsLine, events)) else (),
+        "written": tuple(WrittenText(one.prompt, one.text) for one in (texts[-1].texts if texts else ())),
     }
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -14,8 +14,8 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.auto import latency, race
 from seqloom.experiments.auto.budget import Probe
 from seqloom.experiments.auto.latency import LATENCY
-from seqloom.experiments.auto.plan import CandidateStarted, Entry
-from seqloom.experiments.auto.record import NOT_VALIDATED
+from seqloom.experiments.auto.plan import CandidateStarted, Entry, Probed
+from seqloom.experiments.auto.record import NOT_MEASURED, NOT_VALIDATED, SPENT
 from seqloom.training.devices import Device
 from seqloom.training.resolve import Resolved
 
@@ -79,6 +79,27 @@ def test_a_candidate_that_raced_in_its_smallest_size_runs_in_its_usual_size(
     more, told = fixed_race(*files, tmp_path / "out", models=MODELS, minutes=5.0)
     assert started(told) == ["gru-rung-2"]
     assert {row.name for row in more.rows if row.score is not None} == {"linear", "bag", "gru-tiny", "gru"}
+
+
+def test_speeds_are_measured_for_half_of_the_time_and_those_of_the_default_recipe_always(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time, probe = [0.0], auto_common.fixed_probe
+
+    def slow(*given: Any) -> Probe:
+        time[0] += 40.0  # of 66 seconds
+        return probe(*given)
+
+    given: dict[str, Any] = {"models": ("bag", "gru", "cnn"), "clock": lambda: time[0]}
+    monkeypatch.setattr(auto_common, "fixed_probe", slow)
+    board, told = fixed_race(*files, tmp_path / "out", **given)
+    names = [event.candidate for event in told if isinstance(event, Probed)]
+    assert names == ["bag", "cnn"]  # which is the default
+    assert next(row for row in board.rows if row.name == "gru").why == NOT_MEASURED
+    monkeypatch.setattr(auto_common, "fixed_probe", probe)
+    more, told = fixed_race(*files, tmp_path / "out", minutes=10.0, **given)
+    assert "gru" in [event.candidate for event in told if isinstance(event, Probed)]
+    assert next(row for row in more.rows if row.name == "gru").score is not None
 
 
 def test_a_candidate_whose_default_training_is_far_too_long_races_in_its_smallest_size(
@@ -159,3 +180,36 @@ def test_a_latency_is_measured_once_and_recorded(
     (tmp_path / "out" / "leaderboard.json").unlink()  # as if it was killed before it wrote the leaderboard
     again, _ = fixed_race(*files, tmp_path / "out", models=("bag",))
     assert again.rows == board.rows and next(times) == 3
+
+
+def test_a_race_that_is_killed_while_latencies_are_measured_has_its_leaderboard(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(latency, "measure_latency", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fixed_race(*files, tmp_path / "out", models=("bag",))
+    before = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
+    assert (tmp_path / "out" / "leaderboard.html").is_file()
+    board, told = fixed_race(*files, tmp_path / "out", models=("bag",))
+    assert started(told) == [] and all(row.latency for row in board.rows)
+    assert [row["latency"] for row in before["rows"]] == [None, None]
+    assert [row["name"] for row in before["rows"]] == [row.name for row in board.rows]
+
+
+def test_no_latency_is_measured_after_the_race_has_taken_too_long(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = [0.0]
+
+    def slow(*_: Any) -> float:
+        time[0] += 100.0  # of a race of 66 seconds
+        return 9.0
+
+    monkeypatch.setattr(latency, "measure_latency", slow)
+    board, _ = fixed_race(*files, tmp_path / "out", models=("bag",), clock=lambda: time[0])
+    assert [row.latency for row in board.rows] == [9.0, None] and board.seconds == 100.0
+    assert json.loads((tmp_path / "out" / SPENT).read_text())["seconds"] == 100.0

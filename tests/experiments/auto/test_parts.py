@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,7 +88,7 @@ def races(draw: st.DrawFn) -> tuple[list[RaceCandidate], dict[str, Probe]]:
         )
         for at in range(count)
     }
-    return [RaceCandidate(name=name, recipe="cnn") for name in probes], probes
+    return [RaceCandidate(name=name, recipe=f"recipe of {name}") for name in probes], probes
 
 
 @given(races(), st.floats(1.0, 3_600.0))
@@ -255,6 +256,21 @@ def test_of_equal_scores_the_least_computation_wins_and_the_loss_decides_who_con
     assert [entry.name for entry in leaders.placed()] == ["cheap", "sure", "worse"]
     assert leaders.winner is not None and leaders.winner.name == "cheap"
     assert [entry.name for entry in leaders.ranked()] == ["sure", "cheap", "worse"]
+
+
+def test_a_metric_is_undefined_only_if_it_is_for_a_run_with_the_best_score() -> None:
+    class Nothing:
+        class metric:  # noqa: N801
+            name, higher_is_better = "accuracy", True
+
+        def undefined(self, statistics: np.ndarray) -> dict[str, str]:
+            return {} if statistics.any() else {"accuracy": "no labels"}
+
+    leaders = Leaders(Nothing())  # type: ignore[arg-type]
+    for name, accuracy, is_defined in (("best", 0.1, True), ("worse", 0.0, False), ("as-good", 0.1, False)):
+        entry, found = evaluated(name, accuracy, 0.5, 10)
+        leaders.take(entry, msgspec.structs.replace(found, statistics=np.eye(4) * is_defined))
+        assert leaders.why_undefined() == ("no labels" if name == "as-good" else "")
 
 
 def test_the_leaderboard_states_its_order() -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -178,6 +179,31 @@ def test_a_run_that_is_stopped_at_the_overtime_is_stopped_at_the_same_step_after
     found = [next(row for row in one.rows if row.name == "gru-tiny") for one in (board, again)]
     assert [row.steps for row in found] == [20, 20] and found[0].score == found[1].score
     assert all("took too long" in row.why or row.state == "winner" for row in found)
+
+
+@pytest.mark.parametrize(("evaluation", "is_cut"), [(2.0, True), (0.0, False)])
+def test_the_overtime_of_a_run_leaves_room_for_its_evaluation(
+    evaluation: float, is_cut: bool, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe, runs = auto_common.fixed_probe, tmp_path / "out" / "runs"
+
+    def probed(*given: Any) -> Any:
+        return msgspec.structs.replace(probe(*given), validation_seconds=evaluation)
+
+    def clock() -> float:  # the overtime of this race of 30 seconds is 5
+        return 33.1 if list(runs.glob("gru*/model")) else 0.0
+
+    monkeypatch.setattr(auto_common, "fixed_probe", probed)
+    fixed_race(*files, tmp_path / "out", models=("gru",), minutes=0.5, clock=clock)
+    assert bool(json.loads((tmp_path / "out" / "auto.json").read_text())["cuts"]) == is_cut
+
+
+def test_the_evaluation_of_a_run_never_shortens_the_time_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "now", lambda: 29.9)
+    opened = record.RaceRecord(tmp_path, record.RaceDecisions(settings={}, seconds=30.0), 0.0)
+    assert not opened.is_over(1000.0)
 
 
 @pytest.mark.parametrize(("seconds", "pace"), [(24.0, 1.0), (40.0, 2.71)])

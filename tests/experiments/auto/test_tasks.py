@@ -57,7 +57,26 @@ def test_a_race_of_each_task_ends_with_its_best_model(task: str, tmp_path: Path)
     scores = [row.score.value for row in board.rows if row.score is not None]
     assert len(scores) == len(models) + (task == "regress")  # with the baseline
     assert scores == sorted(scores, reverse=board.higher_is_better)
+    assert not board.undefined and board.sentence().startswith(f"The best model is {board.winner.name}")
     assert board.higher_is_better == (task in ("tag", "translate"))
     assert board.winner.score is not None and all((row.gap or 0.0) >= 0 for row in board.rows)
     found = seqloom.load(tmp_path / "out").evaluate(split="dev").metrics[board.metric]
     assert found == pytest.approx(board.winner.score.value, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("task", "models", "dev", "words"),
+    [
+        ("tag", ("cnn",), "saw O\n. O\n\nsaw O\n", "f1 is undefined on the dev set (no spans)"),
+        ("regress", ("bag",), "text,score\ngood oak,1\n", "r2 is undefined on the dev set (the expected numbers are"),
+    ],
+)
+def test_no_model_is_the_best_where_the_metric_is_undefined(
+    task: str, models: tuple[str, ...], dev: str, words: str, tmp_path: Path
+) -> None:
+    train = RACES[task][0](tmp_path / "a", random.Random(0))
+    (other := (tmp_path / "d").with_suffix(train.suffix)).write_text(dev)
+    given = {"metric": "r2"} if task == "regress" else {}
+    board, _ = fixed_race(train, other, tmp_path / "out", models=models, task=task, **given)
+    assert board.sentence().startswith("No model is the best: ") and words in board.sentence()
+    assert seqloom.load(tmp_path / "out").task.name == task

@@ -67,17 +67,21 @@ def test_an_interval_over_examples_alone_would_be_too_narrow_and_this_one_is_not
     assert wide >= 36 > narrow
 
 
+# Of intervals of 95 %: few seeds say little about how far seeds lie apart, so the intervals are wider
+COVERED = {2: (0.975, 1.0), 3: (0.955, 0.995), 5: (0.94, 0.99)}
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", COVERED)
 @pytest.mark.parametrize("spread", [0.0, 0.005, 0.01, 0.02])
 @pytest.mark.parametrize("rows", [200, 1000])
 def test_intervals_cover_and_equal_models_are_called_equal_in_every_world(seeds: int, spread: float, rows: int) -> None:
     world = World(spread=spread, seeds=seeds, rows=rows)
     outcomes = [compared(world, seed) for seed in range(400)]
     covered = sum(covers(one.difference, 0.0) for one in outcomes) / 400
-    assert covered >= 0.93
-    assert covered < 1.0 or seeds == 2  # two seeds say little about how far seeds lie apart
-    assert sum(not one.shown for one in outcomes) / 400 >= 0.93
+    low, high = COVERED[seeds]
+    assert low <= covered <= high
+    assert sum(not one.shown for one in outcomes) / 400 >= low
 
 
 def said_different(spreads: Sequence[float | None], seeds: int, rows: int, trials: int) -> float:
@@ -131,21 +135,30 @@ def test_equal_models_are_rarely_said_to_differ_in_any_world(kind: str, count: i
     assert within(said_different(UNEQUAL[kind](count), seeds, rows, 500), ALPHA, 500)
 
 
-# Of 600 comparisons of models that are five points apart, with 1,000 rows
-POWER = {(2, 0.0075): 0.2, (3, 0.0075): 0.8, (5, 0.0075): 0.97, (2, 0.015): 0.1, (3, 0.015): 0.47, (5, 0.015): 0.87}
+# How often docs/compare.md says that five points are found, of two models and of one and a convex one, on 1,000 rows
+POWER = {
+    0.0075: {2: (0.25, 0.36), 3: (0.83, 0.90), 5: (0.99, 1.00)},
+    0.015: {2: (0.13, 0.25), 3: (0.53, 0.68), 5: (0.91, 0.98)},
+    0.02: {2: (0.09, 0.20), 3: (0.37, 0.53), 5: (0.79, 0.92)},
+}
+
+
+def found_of_five_points(spreads: Sequence[float | None], seeds: int) -> float:
+    """The share of 1,200 comparisons that find it if the first model is better by five points."""
+    world = ScoreWorld(spreads, seeds, 1000, [0.05, 0.0])
+    return sum(world.shown(trial)[0] for trial in range(1200)) / 1200
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "spread"), POWER)
-def test_five_points_are_found_as_often_as_the_documentation_says(seeds: int, spread: float) -> None:
-    world = ScoreWorld([spread, spread], seeds, 1000, [0.05, 0.0])
-    assert sum(world.shown(trial)[0] for trial in range(600)) / 600 >= POWER[seeds, spread]
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("spread", POWER)
+def test_five_points_are_found_as_often_as_the_documentation_says(spread: float, seeds: int) -> None:
+    found = [found_of_five_points([spread, other], seeds) for other in (spread, None)]
+    assert found == pytest.approx(POWER[spread][seeds], abs=0.03)  # at least two standard errors
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3])
-def test_two_seeds_cannot_find_five_points_in_80_percent_at_this_level(seeds: int) -> None:
-    """The power of the best rule that sees the difference and the variance of each model's seeds.
+def best_power(seeds: int) -> float:
+    """How often the best rule that sees the difference and the variance of each model's seeds finds five points.
 
     A rule calls each cell of (difference, variance, variance) a difference with some probability. The best one is found
     by linear programming: as many true differences as possible, and at most 5 % false ones in every null world.
@@ -166,7 +179,18 @@ def test_two_seeds_cannot_find_five_points_in_80_percent_at_this_level(seeds: in
     spreads = (0.0, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05)
     null = np.stack([cells(one, other, 0.0) for one in spreads for other in spreads])
     found = optimize.linprog(-cells(0.0075, 0.0075, 0.05), A_ub=null, b_ub=np.full(len(null), ALPHA), bounds=(0, 1))
-    assert -found.fun == pytest.approx({2: 0.47, 3: 0.88}[seeds], abs=0.015)
+    return float(-found.fun)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "best", "reached"), [(2, 0.47, 0.5), (3, 0.88, 0.92)])
+def test_our_rule_finds_no_more_than_the_best_rule_can_and_at_least_this_share_of_it(
+    seeds: int, best: float, reached: float
+) -> None:
+    """A rule that finds more has more than 5 % false differences for some spread: it judges too many models apart."""
+    most = best_power(seeds)
+    assert most == pytest.approx(best, abs=0.015)  # as docs/compare.md says
+    assert reached * most <= found_of_five_points([0.0075, 0.0075], seeds) <= most
 
 
 @pytest.mark.sampled(5)
@@ -219,21 +243,25 @@ def test_models_without_a_mistake_on_20_rows_are_undecided() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "least"), [(2, 97), (3, 97), (8, 30)])
-def test_90_against_29_with_two_seeds_is_better(count: int, least: int) -> None:
-    """Also where the seeds of the worse model lie far apart; among eight models, two seeds are often too few."""
+@pytest.mark.parametrize(("count", "low", "high"), [(2, 0.99, 1.0), (3, 0.98, 1.0), (8, 0.36, 0.5)])
+def test_90_against_29_with_two_seeds_is_better_among_three_models_and_mostly_missed_among_eight(
+    count: int, low: float, high: float
+) -> None:
+    """Where the seeds of the worse model lie far apart, and those of the others do not."""
     world = ScoreWorld([0.01] * (count - 1) + [0.05], 2, 300, [0.1] + [0.0] * (count - 2) + [-0.51])
-    assert sum(world.shown(trial)[count - 2] for trial in range(100)) >= least
+    assert low <= sum(world.shown(trial)[count - 2] for trial in range(300)) / 300 <= high
 
 
 @pytest.mark.slow
-def test_a_model_whose_seeds_lie_far_apart_hides_no_difference_between_the_others() -> None:
-    steady, shaken = (
-        ScoreWorld([0.005, 0.005, last], 3, 1000, [0.05, 0.0, -0.2]) for last in (0.005, 0.2)
-    )  # the third model's seeds are as the others', or collapse now and then
-    found = [sum(world.shown(trial)[0] for trial in range(100)) for world in (steady, shaken)]
-    assert found[0] >= 85
-    assert found[1] >= 50  # as of two models after Holm's correction for three
+def test_a_model_whose_seeds_lie_far_apart_costs_the_others_its_seeds_and_the_correction_but_no_more() -> None:
+    """As many differences are found as between the others alone, corrected for three pairs."""
+    gaps = [0.05, 0.0, -0.2]
+    alike, shaken = (ScoreWorld([0.005, 0.005, last], 3, 1000, gaps) for last in (0.005, 0.2))
+    alone = ScoreWorld([0.005, 0.005], 3, 1000, gaps[:2])
+    found = [np.mean([world.shown(trial)[0] for trial in range(300)]) for world in (alike, shaken)]
+    assert found[0] >= 0.9  # the seeds of the third model say how far those of the others lie apart
+    corrected = np.mean([alone.differences(trial)[0].p() < ALPHA / 3 for trial in range(300)])
+    assert found[1] >= corrected > 0.5
 
 
 @pytest.mark.slow

@@ -22,8 +22,9 @@ from seqloom.config.inputs import TokensConfig
 from seqloom.config.models import AnyModel
 from seqloom.data.schema import Schema
 from seqloom.errors import ConfigError, DataError
+from seqloom.experiments.compare import costs
 from seqloom.experiments.compare.comparison import baseline_of, changes
-from seqloom.experiments.compare.costs import _Counting
+from seqloom.experiments.compare.costs import PROMPT, _Counting, inputs_of, measured_rows
 from seqloom.experiments.compare.plan import Budget, ComparisonPlan, ComparisonStarted, scaled
 from seqloom.experiments.compare.progress import told
 from seqloom.experiments.compare.results import Comparison, Cost, LeakCount, Spread
@@ -32,6 +33,8 @@ from seqloom.experiments.compare.verdicts import ComparedScores, by_length, coun
 from seqloom.report.numbers import duration
 from seqloom.tasks.classify import Classify, ClassifySeveral
 from seqloom.tasks.task import Metric, ModelSpec
+from seqloom.training.request import RunRequest
+from seqloom.training.resolve import resolve
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +133,33 @@ def test_a_view_costs_nothing() -> None:
     assert counting.most == 4_000 and kept
 
 
+@pytest.mark.parametrize(("task", "read"), [("lm", PROMPT), ("classify", 3 * PROMPT)])
+def test_only_a_language_model_gets_the_beginning_of_a_long_document(task: Any, read: int, tmp_path: Path) -> None:
+    draws, lines = np.random.default_rng(0), list[str]()
+    for row in range(20):
+        words = " ".join(draws.choice(["elm", "fir", "oak"], 3 * PROMPT))
+        lines.append(words if task == "lm" else json.dumps({"text": words, "label": "ab"[row % 2]}))
+    (tmp_path / (name := "a.txt" if task == "lm" else "a.jsonl")).write_text("\n".join(lines) + "\n")
+    data = DataConfig(train=(str(tmp_path / name),), task=task)
+    prepared = resolve(data, RunRequest(), cache=tmp_path / "cache").prepared
+    inputs = inputs_of(prepared, measured_rows(prepared, "dev")[:2])
+    assert inputs.lengths.tolist() == [read, read]
+
+
+def test_no_prediction_begins_after_the_time_and_there_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def slow(*_: Any) -> float:
+        clock[0] += 2.0
+        return 2.0
+
+    monkeypatch.setattr(costs, "timed", slow)
+    monkeypatch.setattr(costs.time, "perf_counter", lambda: clock[0])
+    model: Any = None
+    for seconds, count in ((0.0, 1), (5.0, 3), (1e9, 16)):
+        assert costs.timed_alone(model, range(16), seconds) == [2000.0] * count
+
+
 def test_bins_of_lengths_hold_every_example_once_and_score_as_their_rows() -> None:
     (table, _), lengths = World(seeds=2).answers(np.random.default_rng(0)), np.arange(1000) % 37
     found = by_length([table], lengths, accuracy)
@@ -154,14 +184,17 @@ def test_a_clear_winner_is_called_one_with_its_lead() -> None:
     found = weighed({"small": 0.0, "large": 0.08})
     assert [one.name for one in found.models] == ["large", "small"]
     assert found.verdict("large", "small") == "better" and found.verdict("small", "large") == "worse"
-    assert found.sentence().startswith("large is the best model on the dev set: accuracy 0.88")
+    assert found.sentence().startswith("large is the best model: accuracy 0.88")
+    assert "on the dev set. It is better than the next, small, by 0.0" in found.sentence()
     assert found.rivals == (found.model("large"),)
 
 
-def test_models_that_are_not_told_apart_are_undecided_and_the_cheaper_one_is_named() -> None:
+def test_models_that_are_not_told_apart_are_undecided_and_the_cheaper_one_is_named_after_the_winner() -> None:
     found = weighed({"small": 0.0, "large": 0.0})
-    assert "Undecided between large and small" in found.sentence()
-    assert "The cheapest model that is not significantly worse is small (100 parameters)" in found.sentence()
+    assert found.winner == found.model("large")
+    assert found.sentence().startswith("large has the best score: accuracy 0.")
+    cheaper = "The cheapest model that is not significantly worse is small (100 parameters)."
+    assert f" on the dev set. {cheaper} Undecided between large and small" in found.sentence()
 
 
 def test_less_is_better_where_the_metric_says_so() -> None:
@@ -177,7 +210,8 @@ def test_one_seed_gives_no_verdict_anywhere() -> None:
     assert {pair.verdict for pair in found.pairs} == {"no verdict"}
     assert {(pair.p, pair.p_adjusted) for pair in found.pairs} == {(None, None)}
     assert found.cheapest is None and found.verdict("large", "small") == "no verdict"
-    assert found.sentence().startswith("With one seed there is no verdict: use --seeds 3.")
+    assert found.sentence().startswith("large has the best score: accuracy 0.9")
+    assert " on the dev set. With one seed there is no verdict: use --seeds 3." in found.sentence()
     page = found.html()
     for shown in (found.text(100), page[page.index("<main") :], json.dumps(found.to_json())):
         assert "no verdict" in shown
@@ -211,7 +245,9 @@ def test_the_winner_comes_first_and_what_is_true_of_several_pairs_is_said_once()
     )
     found = msgspec.structs.replace(found, pairs=pairs)
     best, *rest = [one.name for one in found.models]
-    assert found.sentence().startswith("The cheapest model that is not significantly worse is small (100 parameters).")
+    assert found.winner == found.models[0]
+    first = f"{best} has the best score: accuracy "
+    assert found.sentence().startswith(first) and f">{first}" in found.html()
     assert f"Undecided between {best} and {rest[0]} or {rest[1]}: neither 10 more seeds" in found.sentence()
     text = " ".join(found.text(250).split())
     assert text.count("90 times the rows") == 2, "in the sentence and below the pairs"
@@ -255,6 +291,57 @@ def test_models_with_the_same_answers_are_equal_and_the_margin_is_named() -> Non
     assert found.verdict("small", "large") == found.verdict("large", "small") == "equal"
     assert "small and large are equal within 0.01 accuracy" in found.sentence()
     assert all("margin 0.01 accuracy" in shown for shown in (found.text(200), found.html()))
+
+
+class Scaled(Shares):
+    """The share of right answers as another metric."""
+
+    def __init__(self, name: str, whole: float, higher: bool = True) -> None:
+        self.metric, self.whole = Metric(name, higher), whole
+
+    def measure(self, sums: np.ndarray) -> dict[str, np.ndarray]:
+        return {self.metric.name: self.whole * accuracy(sums)}
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "verdict"),
+    [
+        (Scaled("bleu", 100.0), 100, "undecided"),
+        (Scaled("bleu", 100.0), 600, "equal"),
+        (Scaled("mse", 1.0, higher=False), 2, "undecided"),
+        (Scaled("mse", 1.0, higher=False), 600, "undecided"),  # an error has no largest value
+    ],
+)
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_the_same_score_in_every_resample_is_equal_only_on_many_rows_of_a_metric_with_a_range(
+    task: Scaled, rows: int, verdict: str, share: float
+) -> None:
+    same = np.stack([np.full((2, rows), share), np.ones((2, rows))], axis=-1)
+    assert judged({"small": same, "large": same.copy()}, task, margin=0.01 * task.whole).pairs[0].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("task", "low", "high"),
+    [
+        (Scaled("mse", 1.0, higher=False), 0.0, math.inf),
+        (Scaled("bleu", 100.0), 0.0, 100.0),
+        (Scaled("accuracy", 1.0), 0.0, 1.0),
+    ],
+)
+@pytest.mark.parametrize("hits", [(0.02, 0.1), (0.98, 0.9)])
+def test_an_interval_is_inside_the_range_of_its_metric(
+    task: Scaled, low: float, high: float, hits: tuple[float, float]
+) -> None:
+    draws = np.random.default_rng(0)
+    far = np.stack([right(hit, draws) for hit in hits])
+    scores = [one.score for one in judged({"small": far, "large": far[::-1]}, task).models]
+    assert all(low <= one.low < one.value < one.high <= high for one in scores)
+    assert any(end in (low, high) for one in scores for end in (one.low, one.high)) or math.isinf(high)
+
+
+def test_a_metric_that_may_be_negative_keeps_its_interval() -> None:
+    far = np.stack([right(hit, np.random.default_rng(0)) for hit in (0.02, 0.1)])
+    assert judged({"small": far, "large": far[::-1]}, Scaled("r2", 1.0)).models[0].score.low < 0
 
 
 def test_a_wider_margin_makes_an_undecided_pair_equal() -> None:

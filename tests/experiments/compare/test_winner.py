@@ -23,7 +23,7 @@ from seqloom.experiments.compare import comparison as comparing
 from seqloom.experiments.compare import winner as winning
 from seqloom.experiments.compare.comparison import floors_of
 from seqloom.experiments.compare.plan import Budget, ComparisonEnded, ComparisonPlan, PlannedModel
-from seqloom.experiments.compare.results import Comparison
+from seqloom.experiments.compare.results import Comparison, Interval
 from seqloom.experiments.compare.winner import best_run, next_commands, ship_winner
 from seqloom.training.devices import choose_device
 from seqloom.training.request import RunRequest, requested
@@ -79,6 +79,15 @@ def test_a_model_at_the_floor_is_never_the_cheapest_one() -> None:
 
 
 @pytest.mark.slow
+def test_a_best_score_at_the_floor_does_not_win_and_the_first_sentence_says_so() -> None:
+    found = weighed(0.3, small=0.6, large=0.6)
+    unsure = msgspec.structs.replace(found.models[0], score=Interval(found.models[0].score.value, 0.2, 0.9))
+    found = msgspec.structs.replace(found, models=(unsure, found.models[1]))
+    assert found.sentence().startswith("small has the best score of those above the floor: accuracy ")
+    assert "on the dev set. The best score is that of large: accuracy " in found.sentence()
+
+
+@pytest.mark.slow
 def test_a_model_whose_training_diverged_is_never_the_cheapest_one() -> None:
     found = weighed(None, small=0.8, large=0.8)
     models = tuple(msgspec.structs.replace(one, diverged=int(one.name == "small")) for one in found.models)
@@ -102,6 +111,9 @@ def test_only_a_model_that_is_equal_wins_because_it_is_cheaper() -> None:
     equal = msgspec.structs.replace(found, pairs=pairs)
     assert equal.winner is not None and equal.winner.name == "small"
     assert equal.why_winner() == "is the cheapest model that is equal to the best within 0.01 accuracy"
+    assert equal.sentence().startswith(f"small {equal.why_winner()}: accuracy ")
+    assert "The best score is that of large: " in equal.sentence()
+    assert "small is also the cheapest of those that are not significantly worse (100 parameters)" in equal.sentence()
 
 
 def test_a_model_is_not_chosen_on_the_test_set(tmp_path: Path) -> None:
@@ -258,8 +270,9 @@ def test_a_model_whose_training_diverged_never_wins(seeds: int, tmp_path: Path) 
     some = diverged(found, "small", "middle")
     assert some.winner is not None and some.winner.name == "large"
     assert some.why_winner().endswith("of those whose training did not diverge")
-    if seeds > 1:
-        assert "diverged, so the winner is large" in some.sentence() and "cheapest" not in some.sentence()
+    assert some.sentence().startswith(f"large {some.why_winner()}: accuracy ")
+    assert f"The best score is that of {some.models[0].name}, whose training diverged: " in some.sentence()
+    assert "cheapest" not in some.sentence()
     every = diverged(found, "small", "middle", "large")
     assert every.winner is None and not every.all_at_floor and "diverged" in every.sentence()
     plan = ComparisonPlan(data=DataConfig(train=("x.csv",)), out=str(tmp_path), models=("cnn",))
@@ -321,6 +334,7 @@ def test_the_command_that_ships_the_winner_repeats_the_same_comparison(
     )  # then nothing ships it again
     assert not any("--ship" in one for one in done) and str(tmp_path / "best") in done[0]
     assert done[1].endswith("--split test") and "small-0" in done[1]
+    assert done[2].startswith(f"seqloom tune {shlex.quote(str(file))} ") and "--models small " in done[2]
     words = shlex.split(command)
     ended = CliRunner().invoke(app, words[1:])
     assert ended.exit_code == 0, ended.output
@@ -342,6 +356,7 @@ def test_the_command_that_trains_on_all_rows_repeats_the_strength_that_was_chose
     assert list(train_run(folder, first, device=choose_device("cpu", "float32"), workers=0))
     commands = next_commands(plan, weighed(0.5, linear=0.9), first, has_test=False)
     (whole,) = (one for one in commands if "--dev-size 0" in one)
+    assert not any("seqloom tune" in one for one in commands), "newton has tried its strengths"
     chosen = summary_of(folder).l2
     assert chosen not in (None, 1.0) and f"--model linear --size small --optimizer newton --l2 {chosen:g} " in whole
     assert CliRunner().invoke(app, shlex.split(whole)[1:]).exit_code == 0

@@ -14,7 +14,7 @@ from seqloom.config.base import read
 from seqloom.config.data import SPLITS
 from seqloom.config.training import EpochsConfig, RangeConfig, RunConfig, SpaceConfig
 from seqloom.data import dataset
-from seqloom.errors import SeqloomError
+from seqloom.errors import ConfigError, SeqloomError
 from seqloom.experiments import workers
 from seqloom.experiments.tune.plan import TrialEnded, TrialStarted, TuningEnded, TuningReport
 from seqloom.experiments.tune.results import Results
@@ -81,6 +81,25 @@ def test_tuning_finds_a_better_dev_score_than_the_default_within_its_budget(
     assert "Parameter importance" in (out / "report.html").read_text()
     again, retold = tuned(files, out, trials=8, space=SpaceConfig())  # a tuning that is done says so
     assert again.trials == results.trials and not any(isinstance(one, TrialStarted) for one in retold)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [("linear", "bag"), ("bag", "linear")])
+def test_a_solved_model_is_one_trial_as_it_is_and_the_others_are_searched(
+    models: tuple[str, ...], files: dict[str, Path], tmp_path: Path
+) -> None:
+    results, _ = tuned(files, tmp_path / "out", models=models, trials=5)
+    solved = [one for one in results.trials if one.params["model"] == "linear"]
+    assert [one.number for one in solved] == [models.index("linear")] and len(results.done) >= 2
+    assert "newton" in solved[0].config and set(solved[0].params) == {"model", "size"}
+    assert all("lr" in one.params and "adamw" in one.config for one in results.trials if one not in solved)
+
+
+@pytest.mark.parametrize("given", [{"models": ("linear",)}, {"models": (), "space": SpaceConfig(models=("linear",))}])
+def test_a_solved_model_alone_is_refused(given: dict[str, Any], files: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="linear is solved exactly, so tune has nothing to search"):
+        tuned(files, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

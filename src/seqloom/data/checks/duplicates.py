@@ -60,7 +60,6 @@ class RepeatCheck:
     """Finds id.duplicate, label.conflict and leak.overlap."""
 
     def __init__(self, schema: Schema) -> None:
-        self._words = schema.input.in_words
         self._labeled = schema.target.has_labels and not schema.target.of_steps
         self._parts: dict[str, _SplitHashes] = {}
 
@@ -82,7 +81,7 @@ class RepeatCheck:
         if self._labeled and self._parts:
             self._find_conflicts(ledger)
         for (first, one), (second, other) in combinations(self._parts.items(), 2):
-            _find_overlap(ledger, (first, one), (second, other), words=self._words)
+            _find_overlap(ledger, (first, one), (second, other))
         for part in self._parts.values():
             _refuse_repeated_ids(ledger, [part], [part.ids])
         named = [part for part in self._parts.values() if len(part.ids)]
@@ -118,9 +117,7 @@ def _place_in(parts: list[_SplitHashes], row: int) -> Place:
     raise IndexError(row)
 
 
-def _find_overlap(
-    ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[str, _SplitHashes], *, words: bool
-) -> None:
+def _find_overlap(ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[str, _SplitHashes]) -> None:
     (first, one), (second, other) = split, later
     hits = np.flatnonzero(np.isin(other.keys, one.keys))
     if not len(hits):
@@ -134,7 +131,7 @@ def _find_overlap(
     )
     removed = f"remove these rows from {first}"
     if place.path == twin.path:  # it cleans one file
-        removed = ledger.or_clean(removed, place.path, words=words)
+        removed = ledger.or_clean(removed, place.path, words=True)
     fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 

@@ -10,7 +10,7 @@ and it does not say where a quote was opened.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,6 +135,9 @@ class Dialect(NamedTuple):
     quoted: bool
 
 
+COMMAS = Dialect(",", True)
+
+
 def dialect_of(reading: ReadingConfig) -> Dialect:
     """The dialect of the settings; `\\t` in two characters means a tab."""
     quoted = reading.format != "tsv"
@@ -176,6 +179,45 @@ def ended_lines(text: str) -> list[str]:
     """
     *ended, last = text.split("\n")
     return [line + "\n" for line in ended] + ([last] if last else [])
+
+
+def _starts(raw: str, dialect: Dialect) -> list[tuple[int, int]]:
+    """The line, from 0, and the column, from 1, where each field of a row begins."""
+    if not dialect.quoted or '"' not in raw:
+        lengths = (len(field) + len(dialect.delimiter) for field in raw.split(dialect.delimiter)[:-1])
+        return [(0, before + 1) for before in itertools.accumulate(lengths, initial=0)]
+    parser = QuotedRows(dialect.delimiter, "", Ledger())
+    for number, line in enumerate(ended_lines(raw)):
+        parser.take(number, line)
+    return parser.starts
+
+
+def with_fields(raw: str, changed: Mapping[int, str], dialect: Dialect) -> str:
+    r"""Return the text of a row with other fields, quoted where needed; all others are as they were written.
+
+    >>> with_fields('"007",b,"x, y"', {1: "d, e"}, COMMAS)
+    '"007","d, e","x, y"'
+    """
+    before = [0, *itertools.accumulate(map(len, ended_lines(raw)))]  # characters before each line
+    starts = [before[line] + column - 1 for line, column in _starts(raw, dialect)]
+    ends = [*(start - len(dialect.delimiter) for start in starts[1:]), len(raw)]
+    fields = (
+        quoted(changed[number], dialect) if number in changed else raw[start:end]
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    )
+    return dialect.delimiter.join(fields)
+
+
+def quoted(field: str, dialect: Dialect) -> str:
+    """The field as it is written in a file: in quotes if it needs them and the dialect has them.
+
+    >>> quoted('a "b" c', COMMAS), quoted("a", COMMAS)
+    ('"a ""b"" c"', 'a')
+    """
+    if not dialect.quoted or not any(mark in field for mark in (dialect.delimiter, '"', "\n", "\r")):
+        return field
+    doubled = field.replace('"', '""')
+    return f'"{doubled}"'
 
 
 class Delimited:
@@ -298,10 +340,5 @@ class Delimited:
         return self._place(CsvRow(record.line, record.raw, list(record.values)), column)
 
     def _place(self, row: CsvRow, column: int) -> Place:
-        if not self.dialect.quoted or '"' not in row.raw:
-            before = sum(len(field) + len(self.dialect.delimiter) for field in row.fields[:column])
-            return Place(self.path, row.line, before + 1)
-        parser = QuotedRows(self.dialect.delimiter, self.path, Ledger())
-        for number, line in enumerate(ended_lines(row.raw), row.line):
-            parser.take(number, line)
-        return Place(self.path, *parser.starts[column])
+        line, start = _starts(row.raw, self.dialect)[column]
+        return Place(self.path, row.line + line, start)

@@ -127,14 +127,14 @@ def blocks_of(lines: Sequence[str]) -> list[list[str]]:
     return blocks if blocks[-1] else blocks[:-1]
 
 
-class Columns(NamedTuple):
+class TaggedLines(NamedTuple):
     """The cells of lines that may be words and tags."""
 
     rows: list[list[str]]
     odd: str | None = None  # the first line that has no word and tag
 
 
-def columns_of(blocks: Sequence[Sequence[str]]) -> Columns | None:
+def columns_of(blocks: Sequence[Sequence[str]]) -> TaggedLines | None:
     """The cells of each line if they may be words and tags; else None.
 
     Almost all lines have the same number of cells, two or more, with tabs or spaces between them. The last ones look
@@ -161,7 +161,7 @@ def columns_of(blocks: Sequence[Sequence[str]]) -> Columns | None:
         if not repeated or in_words or len(rows) < ALIKE * len(lines):
             return None
         odd = (line for line, fit in zip(lines, fits, strict=True) if not fit)
-    return Columns(rows, next(odd, None))
+    return TaggedLines(rows, next(odd, None))
 
 
 def _in_capitals(rows: Sequence[Sequence[str]]) -> bool:

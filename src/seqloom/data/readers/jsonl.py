@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -29,6 +29,7 @@ DEPTH = 32  # levels of nested objects and lists, including the line's own objec
 AROUND = 20  # characters shown on either side of an error
 MEND = "write one JSON object per line: double quotes, no trailing comma, no comments"
 CONTAINERS = frozenset({list, dict})
+BLANKS = re.compile(r"[ \t\r\n]*")
 SURROGATE = re.compile("[\ud800-\udfff]")
 LONE_ESCAPE = re.compile(r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
 KINDS = {str: "a string", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
@@ -165,6 +166,31 @@ def careful(text: str) -> dict[str, Any]:
     return found
 
 
+def with_values(text: str, changed: Mapping[str, Any]) -> str:
+    """Return the text of an object with other values of some keys; all others are as they were written.
+
+    >>> with_values('{"x": 2.50, "label":"Pos"}', {"label": "pos"})
+    '{"x": 2.50, "label":"pos"}'
+    """
+    parts, done, at = list[str](), 0, text.index("{")
+    while text[at] != "}":
+        key, at = AS_TEXT.raw_decode(text, text.index('"', at))
+        start = _content_at(text, text.index(":", at) + 1)
+        _, at = AS_TEXT.raw_decode(text, start)
+        if key in changed:
+            parts += [text[done:start], json.dumps(changed[key], ensure_ascii=False)]
+            done = at
+        at = _content_at(text, at)
+    return "".join([*parts, text[done:]])
+
+
+def _content_at(text: str, at: int) -> int:
+    """The place of the next character that is no white space."""
+    found = BLANKS.match(text, at)
+    assert found is not None, "also no blank is a match"
+    return found.end()
+
+
 def _constant(name: str) -> NoReturn:
     raise LineError("json.nonfinite", f"{name} is not a JSON number", "remove the row", re.escape(name))
 
@@ -195,6 +221,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 CAREFUL = json.JSONDecoder(
     object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_decimal
 )
+
+
+AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)  # of a line that was read before
 
 
 def _too_deep() -> LineError:

@@ -207,14 +207,21 @@ def _as_windows(error: UnicodeError) -> tuple[str, int]:
 
 
 def lines_in_windows(path: Path, ledger: Ledger) -> list[int]:
-    """Return the numbers of the lines that are not UTF-8, if other lines beyond ASCII are; else none."""
-    found, others = list[int](), 0
+    """Return the numbers of the lines that are not UTF-8 but Windows-1252, if other lines beyond ASCII are UTF-8.
+
+    There are none in a file that cannot be read as MIXED.
+    """
+    found, others, either = list[int](), 0, error_handler(MIXED)
     for number, line in enumerate(_byte_lines(chunks_of(path, ledger)), 1):
         if not line.isascii():
             try:
                 line.decode()
                 others += 1
             except UnicodeDecodeError:
+                try:
+                    line.decode(errors=either)
+                except UnicodeDecodeError:
+                    return []
                 found.append(number)
     return found if others else []
 
@@ -311,8 +318,9 @@ class DecodedText:
             before = f"{counted(self.line - 1, 'line')} before {'is' if self.line == 2 else 'are'} UTF-8"
             text = f"{found.text}, byte {offset:,} of the file, but the {before}"
             whole = "use --encoding cp1252 if the whole file is" if self.plain else "save the whole file as UTF-8"
-            fix = self.ledger.or_clean(whole, str(self.path))
-            self.ledger.bad_file("enc.mixed", text, place, fix)
+            offer = self.ledger.or_clean(whole, str(self.path))
+            is_mixed = offer != whole and lines_in_windows(self.path, Ledger())  # only such a file is cleaned
+            self.ledger.bad_file("enc.mixed", text, place, offer if is_mixed else whole)
         remedy = {"encoding": "cp1252"} if found.windows else None
         self.ledger.bad_file("enc.utf8", f"{found.text}, byte {offset:,} of the file", place, found.fix, remedy)
 

@@ -1,7 +1,8 @@
 """The latency of one prediction of each candidate, measured after the last decision of a race.
 
 FOLDER/latency.json has the median milliseconds by run. A number is measured once and never again: a race that is
-resumed, or continued with more minutes, keeps it, also after the weights of the run are removed.
+resumed, or continued with more minutes, keeps it, also after the weights of the run are removed. When the race has
+taken too long, no further run is measured.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ import msgspec
 
 from seqloom.errors import DamagedError
 from seqloom.experiments.auto.plan import AutoPlan, Entry, resolved_run
+from seqloom.experiments.auto.record import RaceRecord
 from seqloom.experiments.auto.runs import run_folder
 from seqloom.experiments.compare.costs import measure_latency
 from seqloom.files.disk import write_file
@@ -32,10 +34,12 @@ def read_latencies(plan: AutoPlan) -> dict[str, float]:
         ) from error
 
 
-def measure_latencies(plan: AutoPlan, entries: Iterable[Entry]) -> None:
+def measure_latencies(plan: AutoPlan, entries: Iterable[Entry], record: RaceRecord) -> None:
     """Measure the runs that have weights and no latency yet, and write the latencies."""
     known = read_latencies(plan)
     for entry in entries:
+        if record.is_over():
+            return
         folder = run_folder(plan, entry)
         if entry.name not in known and (folder / RunFile.MODEL).is_dir():
             resolved = resolved_run(plan, entry)
@@ -43,3 +47,4 @@ def measure_latencies(plan: AutoPlan, entries: Iterable[Entry]) -> None:
             model = load(folder, device=device.torch)
             known[entry.name] = round(measure_latency(model, resolved.prepared, "dev"), 4)
             write_file(plan.folder / LATENCY, msgspec.json.encode(known))
+            record.keep_time()

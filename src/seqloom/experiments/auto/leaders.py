@@ -1,9 +1,7 @@
 """The results of a race so far: the best run and the leaderboard of all candidates."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-
-import msgspec
+from collections.abc import Iterable, Iterator
 
 from seqloom.experiments.auto.plan import AutoPlan, Entry, RaceCandidate
 from seqloom.experiments.auto.record import RaceRecord
@@ -81,19 +79,21 @@ class Leaders:
         """The best run of each candidate, in the order of the leaderboard."""
         return list(_first_of_each(self.placed()))
 
-    def board(
-        self, plan: AutoPlan, record: RaceRecord, latencies: Mapping[str, float], *, has_test: bool
-    ) -> Leaderboard:
-        """The leaderboard of all candidates; those without a score are at the end. `latencies` are by run."""
+    def why_undefined(self) -> str:
+        """Why the metric is undefined for a run with the best score; empty if it is not.
+
+        An undefined metric counts as 0, which says nothing about the model.
+        """
+        best = [one for one in self.shown() if self.score(one) == self.score(self.shown()[0])]
+        reasons = (self.task.undefined(self._found[one].statistics).get(self.task.metric.name, "") for one in best)
+        return next(filter(None, reasons), "")
+
+    def board(self, plan: AutoPlan, record: RaceRecord, *, has_test: bool) -> Leaderboard:
+        """The leaderboard of all candidates, without latencies; those without a score are at the end."""
         best = self.shown()
         compared = ComparedScores({entry.candidate.name: [self._found[entry]] for entry in best}, self.task)
         known = {entry.candidate.name: entry.candidate for entry in record.decided.entries}
-        rows = [
-            msgspec.structs.replace(
-                self._row(entry, best[0], compared, record, known), latency=latencies.get(entry.name)
-            )
-            for entry in best
-        ]
+        rows = [self._row(entry, best[0], compared, record, known) for entry in best]
         rows += _without_score(record, {row.name for row in rows})
         return Leaderboard(
             data=" + ".join(plan.data.train),
@@ -105,6 +105,7 @@ class Leaders:
             minutes=record.decided.seconds / 60,
             seconds=record.spent,
             rows=tuple(rows),
+            undefined=self.why_undefined(),
             commands=commands_for(str(plan.folder), self.task.usage.file, has_test),
         )
 

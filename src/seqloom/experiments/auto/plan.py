@@ -177,13 +177,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def lr(self, default: float) -> float:
         """The learning rate of the run, if this is the default of its model."""
+        if not self.candidate.recipe:  # a rate above the default would destroy what the model of --init has learned
+            return default * min(1.0, self.candidate.lr_factor)
         # A shortened run has a higher learning rate, but few models learn above the limit. Variants are free to try it.
         return min(default * self.lr_factor, max(default, HIGHEST_LR)) * self.candidate.lr_factor
 
     def effective_lr_factor(self, default: float | None) -> float:
         """The learning rate of the run / the default of its model; None: the default is not known.
 
-        >>> entry = Entry(candidate=RaceCandidate(name="cnn"), steps=100, lr_factor=3.0)
+        >>> entry = Entry(candidate=RaceCandidate(name="cnn", recipe="cnn"), steps=100, lr_factor=3.0)
         >>> entry.effective_lr_factor(0.001), entry.effective_lr_factor(0.005), entry.effective_lr_factor(0.05)
         (3.0, 2.0, 1.0)
         """

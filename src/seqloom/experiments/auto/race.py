@@ -57,6 +57,7 @@ from seqloom.experiments.auto.plan import (
 from seqloom.experiments.auto.progress import told
 from seqloom.experiments.auto.record import (
     DECISIONS,
+    NOT_MEASURED,
     TIME_UP,
     TOO_SLOW,
     RaceRecord,
@@ -87,7 +88,9 @@ FEW, FAR = 100, 4.0
 TINY = "-tiny"  # at the end of the name of a candidate in its smallest size
 PARENTS = 2  # number of candidates whose variants are tried
 LEADERBOARD = "leaderboard"  # the name of its .json and .html files
-SHARE_TO_START = 0.5  # of the time left, for 100 steps of every candidate; the slowest are left out if they need more
+# Share of the time left in which speeds are measured, and of what is then left for 100 steps of every candidate. The
+# last ones are not measured if the others take longer, and the slowest are left out if all need more.
+SHARE_TO_START = 0.5
 
 
 class Race:
@@ -180,7 +183,11 @@ class Race:
             if late:
                 self.record.decide(problems=decided.problems | late)
             return []
+        until = self.record.spent + SHARE_TO_START * self._left()
         for one in waiting:
+            if (found or self.leaders) and self.record.spent > until and self._is_dispensable(one):
+                self.record.decide(problems=self.record.decided.problems | {one.name: NOT_MEASURED})
+                continue
             candidate, probe = one, self._probed(one)
             if probe is not None and one.recipe and self._is_too_large(probe):
                 candidate = msgspec.structs.replace(one, name=f"{one.name}{TINY}", size="tiny")
@@ -190,6 +197,11 @@ class Race:
                 found.append(candidate)
                 yield Probed(candidate.name, probe.step_seconds, probe.cost(None))
         return self._quick(found)
+
+    def _is_dispensable(self, candidate: RaceCandidate) -> bool:
+        """Whether a candidate need not be measured: nothing is recorded of it, and it is not the default recipe."""
+        known = self.record.decided.probes.keys() | self.record.decided.problems.keys()
+        return candidate.name not in known and candidate.recipe != self.task.recipes()[0]
 
     def _is_too_large(self, probe: Probe) -> bool:
         """Whether the smallest size is the better one for the time of the race."""
@@ -312,12 +324,8 @@ class Race:
         return sum(self._estimated(one) for one in decided.entries if one in self.leaders)
 
     def _estimated(self, entry: Entry) -> float:
-        """The seconds that the trained steps of an evaluated run take at the measured speed; 0 if it was not measured.
-
-        A variant without a probe of its own has the speed of its parent.
-        """
-        probes, candidate = self.record.decided.probes, entry.candidate
-        probe = probes.get(candidate.name) or probes.get(candidate.variant_of)
+        """The seconds that the steps of an evaluated run take at the measured speed; 0 if it was not measured."""
+        probe = self.record.decided.probe_of(entry.candidate)
         if probe is None:
             return 0.0
         return probe.cost_of(self.leaders.facts(entry).steps) if entry.steps is None else probe.cost(entry.steps)
@@ -327,7 +335,7 @@ class Race:
         for entry in entries:
             if entry in self.leaders or entry.name in self.record.decided.problems:
                 continue
-            if self.record.is_over and self.leaders and entry.name not in self.record.decided.cuts:
+            if self.record.is_over() and self.leaders and entry.name not in self.record.decided.cuts:
                 self._note(entry, TIME_UP)
                 continue
             began, problem = self.record.spent, ""
@@ -351,8 +359,8 @@ class Race:
         """The leaderboard so far; None if no candidate has a score."""
         if self.leaders.winner is None:
             return None
-        has_test = self.first.config.data.has_test
-        return self.leaders.board(self.plan, self.record, read_latencies(self.plan), has_test=has_test)
+        board = self.leaders.board(self.plan, self.record, has_test=self.first.config.data.has_test)
+        return board.updated(read_latencies(self.plan), self.record.spent)
 
     def finish(self) -> Leaderboard:
         """Write the leaderboard and the winner's model, and mark the race as finished."""
@@ -362,15 +370,20 @@ class Race:
             if why is None:
                 raise ConfigError("no candidate was trained: the time was too short", fix="give more --minutes")
             raise ConfigError(f"no candidate was trained: {why.removesuffix('.')}")  # it names its fix
-        measure_latencies(self.plan, self.leaders.shown())  # before the weights of the others are removed
         board = self.leaderboard()
         assert board is not None, "there is a winner"
-        folder = self.plan.folder
-        write_file(folder / f"{LEADERBOARD}.json", msgspec.json.format(msgspec.json.encode(board), indent=2))
-        write_file(folder / f"{LEADERBOARD}.html", board.html())
+        self._write(board)  # before latencies are measured, which may be killed
+        measure_latencies(self.plan, self.leaders.shown(), self.record)  # before the weights of the others are removed
+        board = board.updated(read_latencies(self.plan), self.record.spent)
+        self._write(board)
         tidy(self.plan, decided.entries, winner)
         self.record.decide(finished=True)
         return board
+
+    def _write(self, board: Leaderboard) -> None:
+        folder = self.plan.folder
+        write_file(folder / f"{LEADERBOARD}.json", msgspec.json.format(msgspec.json.encode(board), indent=2))
+        write_file(folder / f"{LEADERBOARD}.html", board.html())
 
 
 def _model_of(entry: Entry) -> RaceCandidate:

@@ -14,7 +14,7 @@ import msgspec
 
 from seqloom.errors import ConfigError, DamagedError
 from seqloom.experiments.auto.budget import Probe
-from seqloom.experiments.auto.plan import AutoPlan, Entry
+from seqloom.experiments.auto.plan import AutoPlan, Entry, RaceCandidate
 from seqloom.experiments.compare.comparison import changes
 from seqloom.files.disk import write_file
 from seqloom.files.layouts import RunFile
@@ -26,6 +26,7 @@ OVERTIME, LEAST_OVERTIME = 0.1, 5.0  # share of the time limit, and seconds, aft
 
 # Reasons why a candidate has no result. They are given up when the race continues with more time.
 TIME_UP = "not run: the time was up"
+NOT_MEASURED = "not run: no time was left to measure its speed"
 TOO_SLOW = "not run: a step takes {}, too slow for the time"
 NOT_VALIDATED = "the time was up before its first validation"
 
@@ -62,6 +63,10 @@ class RaceDecisions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """All planned runs, in order."""
         return (*self.baseline, *(entry for rung in self.rungs for entry in rung.entries), *self.variants)
 
+    def probe_of(self, candidate: RaceCandidate) -> Probe | None:
+        """The measured speed of a candidate; a variant without a probe of its own has that of its parent."""
+        return self.probes.get(candidate.name) or self.probes.get(candidate.variant_of)
+
 
 class _Spent(msgspec.Struct, frozen=True):
     """The content of spent.json."""
@@ -93,10 +98,12 @@ class RaceRecord:
         """Seconds left in the race."""
         return self.decided.seconds - self.spent
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the race has taken so much longer than its time that no run may go on."""
-        return self.left <= -max(LEAST_OVERTIME, OVERTIME * self.decided.seconds)
+    def is_over(self, ending: float = 0.0) -> bool:
+        """Whether the race has taken so much longer than its time that no run may go on.
+
+        `ending` is how many seconds of the overtime the end of the run needs. It never shortens the time itself.
+        """
+        return self.left <= -max(0.0, max(LEAST_OVERTIME, OVERTIME * self.decided.seconds) - ending)
 
     def keep_time(self, between: float = 0.0) -> None:
         """Write the time spent, if at least this many seconds have passed since the last write."""
@@ -123,7 +130,7 @@ def is_lack_of_time(why: str) -> bool:
     >>> is_lack_of_time(TOO_SLOW.format("2 s")), is_lack_of_time("cnn.csv is a file")
     (True, False)
     """
-    return why == TIME_UP or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
+    return why in (TIME_UP, NOT_MEASURED) or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
 
 
 def opened_record(plan: AutoPlan, settings: dict[str, Any], began: float) -> RaceRecord:

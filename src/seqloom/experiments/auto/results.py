@@ -1,6 +1,7 @@
 """The leaderboard of a race: score, interval, cost and outcome of each candidate, and commands for the next steps."""
 
 import shlex
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -80,6 +81,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
     seconds: float  # spent on the race
     rows: tuple[LeaderboardRow, ...]
     commands: tuple[str, ...]  # for the next steps
+    undefined: str = ""  # why the metric is undefined on the dev set; then no model is the best
 
     @property
     def winner(self) -> LeaderboardRow:
@@ -91,10 +93,23 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         """The folder of the winner's model."""
         return f"{self.folder}/model"
 
+    def updated(self, latencies: Mapping[str, float], seconds: float) -> "Leaderboard":
+        """The same leaderboard with the latencies that are known, by run, and the seconds that are spent by now."""
+        rows = [msgspec.structs.replace(row, latency=latencies.get(next(iter(row.runs), ""))) for row in self.rows]
+        return msgspec.structs.replace(self, rows=tuple(rows), seconds=seconds)
+
     def sentence(self) -> str:
-        """A sentence that names the best candidate, and a cheaper one or else all that are within noise."""
+        """A sentence that names the best candidate, and a cheaper one or else all that are within noise.
+
+        If the metric is undefined, it says so instead.
+        """
         best = self.winner
         assert best.score is not None, "a winner has a score"
+        if self.undefined:
+            return (
+                f"No model is the best: {self.metric} is undefined on the dev set ({self.undefined}). Use another dev "
+                f"set or another metric. The folder has the model of {best.name}."
+            )
         ends = interval(best.score.low, best.score.high)
         sentence = (
             f"The best model is {best.name}: {self.metric} {number(best.score.value)} on the dev set (95%: {ends})."
@@ -144,7 +159,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
             excerpt(f"{self.data}: the best model in {duration(60 * self.minutes)}", LONGEST),
             [
                 Aside(setting),
-                Callout(self.sentence(), "fine"),
+                Callout(self.sentence(), "warn" if self.undefined else "fine"),
                 Heading("Leaderboard"),
                 TableBlock(heads, [one.row() for one in self.rows]),
                 Aside(ORDER),

@@ -44,6 +44,8 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord, *, is_first: bool) -> 
     some.
     """
     resolved, place, ended = resolved_run(plan, entry), run_folder(plan, entry), None
+    probe = record.decided.probe_of(entry.candidate)
+    evaluation = 0.0 if probe is None else probe.validation_seconds
     with closing(plan.trained(place, resolved)) as reports:  # type: ignore[type-var]
         for report in reports:
             record.keep_time(BETWEEN)
@@ -52,7 +54,7 @@ def run(plan: AutoPlan, entry: Entry, record: RaceRecord, *, is_first: bool) -> 
                 ended = report
             elif isinstance(report, Stepped):
                 has_model = not is_first or (place / RunFile.MODEL).is_dir()
-                if _is_cut(entry, report.step, record, is_over=record.is_over and has_model):
+                if _is_cut(entry, report.step, record, is_over=record.is_over(evaluation) and has_model):
                     ended = Ended(report.step, "stopped", report.step, report.step, {}, report.speed, 0)
                     break
     assert ended is not None, "a run ends, or is stopped"

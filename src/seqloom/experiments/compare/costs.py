@@ -1,13 +1,14 @@
 """The costs of inference: latency, memory and disk space, measured side by side.
 
 Models predict in turn, several times, so that a machine that becomes warm or busy affects all of them. Texts are
-encoded before; the measurement covers the model with its task, up to finished predictions. Memory is the peak of the
+encoded before; the measurement covers the model with its task, up to finished predictions. A language model continues
+the beginning of each document: the documents of running text can be as long as a book. Memory is the peak of the
 weights and all live tensors, counted as they are created and freed: the same number on every machine.
 """
 
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ from seqloom.tasks.evaluation import answering
 
 TOGETHER = 32  # examples of a full batch
 ALONE = 16  # examples that are predicted one by one
+PROMPT = 256  # most tokens of a document that a language model continues
 ROUNDS = 7
-SECONDS = 5.0  # for each model, after which no further round begins
+SECONDS = 5.0  # for each model, after which no further round begins, nor a further single prediction of a round
 
 
 def measure_costs(
@@ -48,7 +50,7 @@ def measure_costs(
         if turn and time.perf_counter() - spent > SECONDS * len(models):
             break
         for name, model in models.items():
-            singles[name] += [1000 * timed(model, one) for one in alone[name]]
+            singles[name] += timed_alone(model, alone[name], SECONDS)
             batches[name].append(len(rows) / timed(model, full[name]))
     return {
         name: Cost(
@@ -65,12 +67,7 @@ def measure_latency(model: LoadedModel, prepared: Prepared, part: SplitName) -> 
     """The median milliseconds of a prediction for one example, over examples of all lengths."""
     alone = [inputs_of(prepared, row[None]) for row in measured_rows(prepared, part)[:ALONE]]
     timed(model, alone[0])  # warmup
-    spent, found = time.perf_counter(), list[float]()
-    for turn in range(ROUNDS):
-        if turn and time.perf_counter() - spent > SECONDS / ROUNDS:
-            break
-        found += [1000 * timed(model, one) for one in alone]
-    return float(np.median(found))
+    return float(np.median(timed_alone(model, alone * ROUNDS, SECONDS / ROUNDS)))
 
 
 def measured_rows(prepared: Prepared, part: SplitName) -> np.ndarray:
@@ -82,8 +79,21 @@ def measured_rows(prepared: Prepared, part: SplitName) -> np.ndarray:
 
 
 def inputs_of(prepared: Prepared, rows: np.ndarray) -> Any:
+    kind, tokenizer = prepared.schema.input, prepared.tokenizer
     chosen = {name: column.select(rows) for name, column in prepared.columns.items()}
-    return prepared.schema.input.collate(chosen)
+    if prepared.schema.target.is_running:
+        chosen = kind.cut(chosen, PROMPT, framed=tokenizer is not None and tokenizer.config.framed)
+    return kind.collate(chosen)
+
+
+def timed_alone(model: LoadedModel, inputs: Sequence[Any], seconds: float) -> list[float]:
+    """The milliseconds of each prediction; after so many seconds none begins, but there is at least one."""
+    found, began = list[float](), time.perf_counter()
+    for one in inputs:
+        found.append(1000 * timed(model, one))
+        if time.perf_counter() - began > seconds:
+            break
+    return found
 
 
 def timed(model: LoadedModel, inputs: Any) -> float:

@@ -185,7 +185,7 @@ class PairResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.rows_needed is not None:
             ways.append(f"about {self.rows_needed:,} rows to evaluate on")
         if not ways:
-            return f"{HOPELESS}; choose the cheaper one, or call larger differences equal with --margin"
+            return f"{HOPELESS}; with a larger --margin they may be equal"
         return f"{' or '.join(ways)} would decide"
 
 
@@ -333,47 +333,50 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     def why_winner(self) -> str:
         """The rule by which the winner was chosen, as a predicate."""
-        among = " of those whose training did not diverge" if self.models[0].diverged else ""
+        among = " of those above the floor" if self.is_at_floor(self.models[0]) else ""
+        if any(one.diverged for one in self.rivals):
+            among = " of those whose training did not diverge"
         if len(self._equal) > 1:
             return f"is the cheapest model{among} that is equal to the best within {number(self.margin)} {self.metric}"
         return f"is the best model{among}" if self.seeds > 1 and len(self._near) == 1 else f"has the best score{among}"
 
     def sentence(self) -> str:
-        """Which model is best and by how much, or that no difference is shown; and which is the cheapest."""
-        best = self.models[0]
-        if self.winner is None:
+        """Which model wins and why, by how much or what would decide; and which is the cheapest."""
+        best, winner = self.models[0], self.winner
+        if winner is None:
             why = f"{self.no_winner[0].upper()}{self.no_winner[1:]}."
             return f"{why} The best score is that of {best.name}: {self._scored(best)}."
         if len(self.models) == 1:
             return f"{best.name}: {self._scored(best)} on the {self.split} set; there is no other model."
+        parts = [f"{winner.name} {self.why_winner()}: {self._scored(winner)} on the {self.split} set."]
+        if winner != best:  # equal, but not as cheap; or its training diverged
+            diverged = ", whose training diverged" if best.diverged else ""
+            parts.append(f"The best score is that of {best.name}{diverged}: {self._scored(best)}.")
         if self.seeds == 1:
-            return ONE_SEED
-        if len(self.rivals) == 1:
+            return " ".join([*parts, ONE_SEED])
+        if self.rivals == (winner,):
             second = self.models[1]
             gap = self._pair(best.name, second.name).difference
             inside = interval(*sorted(map(abs, (gap.low, gap.high))))
-            return (
-                f"{best.name} is the best model on the {self.split} set: {self._scored(best)}. It is better than the "
-                f"next, {second.name}, by {number(abs(gap.value))} (95 %: {inside}).{self._instead()}"
-            )
-        parts = [f"The best score on the {self.split} set is that of {best.name}: {self._scored(best)}."]
+            lead = f"It is better than the next, {second.name}, by {number(abs(gap.value))} (95 %: {inside})."
+            return " ".join([*parts, lead])
+        if self.cheapest in self.rivals:  # otherwise the training of all rivals diverged
+            parts.append(self._cheapest())
         parts += self._undecided()
         if worse := [one.name for one in self.models if one not in self.rivals]:
             parts.append(f"{_listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse than {best.name}.")
+        return " ".join(parts)
+
+    def _cheapest(self) -> str:
+        """Which of the models that are not significantly worse is the cheapest, and its cost."""
         cheapest = self.cheapest
-        if cheapest is None or cheapest not in self.rivals:  # their training diverged
-            return " ".join([self._instead().strip(), *parts]).strip()
+        assert cheapest is not None, "there is a winner"
         cost = f"{cheapest.parameters:,} parameters"
         if cheapest.cost is not None:
             cost = f"{duration(cheapest.cost.latency.median / 1000)} per prediction, {cost}"
-        return " ".join([f"The cheapest model that is not significantly worse is {cheapest.name} ({cost}).", *parts])
-
-    def _instead(self) -> str:
-        """Which model wins if the training of the best and its rivals diverged."""
-        if self.winner is None or self.winner in self.rivals:
-            return ""
-        diverged = _listed([one.name for one in self.rivals])
-        return f" The training of {diverged} diverged, so the winner is {self.winner.name}."
+        if cheapest == self.winner:
+            return f"{cheapest.name} is also the cheapest of those that are not significantly worse ({cost})."
+        return f"The cheapest model that is not significantly worse is {cheapest.name} ({cost})."
 
     def _scored(self, model: ModelResult) -> str:
         return f"{self.metric} {number(model.score.value)} (95%: {interval(model.score.low, model.score.high)})"

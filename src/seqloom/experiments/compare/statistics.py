@@ -216,6 +216,8 @@ class Estimate(NamedTuple):
 
     def p_equal(self, margin: "Margin") -> float:
         """Return the p-value for a true value of at least the margin, up or down: two one-sided tests."""
+        if not max(self.uncertainty.variance, margin.variance):
+            return 1.0  # the same score in every resample says nothing about other examples
         room = margin.value - abs(self.value)
         outside = self.uncertainty.outside(abs(room), margin.variance) / 2
         return outside if room > 0 else 1 - outside
@@ -230,16 +232,16 @@ class Margin(NamedTuple):
     """
 
     value: float
-    variance: float = 0.0  # unknown for metrics that are no shares
+    variance: float = 0.0  # unknown for metrics without a range
 
     @classmethod
-    def of_share(cls, value: float, rows: int) -> "Margin":
-        """Return the margin of a metric in 0..1 on so many rows.
+    def of_share(cls, value: float, rows: int, whole: float = 1.0) -> "Margin":
+        """Return the margin of a metric between 0 and `whole` on so many rows.
 
-        >>> Margin.of_share(0.01, 99)
-        Margin(value=0.01, variance=0.0001)
+        >>> Margin.of_share(0.01, 99), Margin.of_share(1.0, 99, 100.0)
+        (Margin(value=0.01, variance=0.0001), Margin(value=1.0, variance=1.0))
         """
-        return cls(value, max(0.0, value * (1 - value)) / rows)
+        return cls(value, max(0.0, value * (whole - value)) / rows)
 
     def with_rows(self, times: float) -> "Margin":
         """Return the margin for `times` as many rows."""

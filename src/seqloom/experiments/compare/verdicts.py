@@ -45,7 +45,7 @@ from seqloom.experiments.compare.statistics import (
 from seqloom.metrics.bootstrap import SHARES, rule_of_three
 from seqloom.tasks.task import Task
 
-POINTS = ("bleu", "bleu_tokenized", "chrf")  # metrics from 0 to 100
+WHOLES = {**dict.fromkeys(SHARES, 1.0), **dict.fromkeys(("bleu", "bleu_tokenized", "chrf"), 100.0)}  # highest values
 BINS = 5  # of lengths, of about as many examples each
 BIN_RESAMPLES = 200
 
@@ -75,7 +75,8 @@ class ComparedScores:
         self.order = sorted(self.tables, key=lambda name: (math.isnan(means[name]), sign * means[name]))
         best = self.scores[self.order[0]].mean
         size = default_margin(task.metric.name, best) if margin is None else margin
-        self.margin = Margin.of_share(size, len(self.ids)) if task.metric.name in SHARES else Margin(size)
+        self.whole = WHOLES.get(task.metric.name, math.inf)
+        self.margin = Margin(size) if math.isinf(self.whole) else Margin.of_share(size, len(self.ids), self.whole)
 
     def comparison(self, lengths: np.ndarray, **facts: object) -> Comparison:
         """The comparison of all models, the best first; `lengths` [N] are those of the evaluated inputs."""
@@ -96,7 +97,8 @@ class ComparedScores:
 
     def interval(self, name: str) -> Interval:
         """The score of a model with its interval."""
-        return self._interval(estimate(self.scores[name], self.pool), least=0.0)
+        has_negative = self.task.metric.higher_is_better and math.isinf(self.whole)  # as R2; errors have none
+        return self._interval(estimate(self.scores[name], self.pool), -math.inf if has_negative else 0.0)
 
     def difference(self, one: str, other: str) -> Estimate:
         """By how much the score of the first model is above that of the second, on the same examples."""
@@ -130,7 +132,7 @@ class ComparedScores:
             PairResult(
                 one=one,
                 other=other,
-                difference=self._interval(each, least=-1.0),
+                difference=self._interval(each, -self.whole),
                 p_examples=p,
                 p_mcnemar=self._mcnemar(one, other),
             )
@@ -154,11 +156,10 @@ class ComparedScores:
         return msgspec.structs.replace(known, verdict="undecided", more_seeds=would.more_seeds, rows_needed=rows)
 
     def _interval(self, found: Estimate, least: float) -> Interval:
-        """The interval of a score or a difference; for metrics between 0 and 1 it is clipped."""
-        if self.task.metric.name not in SHARES:
-            return Interval(found.value, found.low, found.high)
-        more = rule_of_three(len(self.ids), LEVEL) if found.low == found.high else 0.0
-        return Interval(found.value, max(least, found.low - more), min(1.0, found.high + more))
+        """The interval of a score or a difference, clipped to the range of the metric."""
+        is_certain = self.task.metric.name in SHARES and found.low == found.high
+        more = rule_of_three(len(self.ids), LEVEL) if is_certain else 0.0
+        return Interval(found.value, max(least, found.low - more), min(self.whole, found.high + more))
 
     def _mcnemar(self, one: str, other: str) -> float | None:
         """McNemar's p if the metric is the share of right predictions, else None."""
@@ -173,7 +174,7 @@ def default_margin(metric: str, best: float) -> float:
     >>> default_margin("accuracy", 0.9), default_margin("bleu", 35.0), default_margin("perplexity", 120.0)
     (0.01, 1.0, 1.2)
     """
-    return {**dict.fromkeys(SHARES, 0.01), **dict.fromkeys(POINTS, 1.0)}.get(metric, abs(best) / 100)
+    return WHOLES.get(metric, abs(best)) / 100
 
 
 def largest_variance(metric: str) -> float:
@@ -182,7 +183,7 @@ def largest_variance(metric: str) -> float:
     >>> round(largest_variance("accuracy"), 4), round(largest_variance("bleu"), 1), largest_variance("loss")
     (0.0833, 833.3, inf)
     """
-    return {**dict.fromkeys(SHARES, 1 / 12), **dict.fromkeys(POINTS, 100**2 / 12)}.get(metric, math.inf)
+    return WHOLES.get(metric, math.inf) ** 2 / 12
 
 
 def _rounded_up(rows: float) -> int:

@@ -111,14 +111,16 @@ def next_commands(
     commands = [
         first.task.usage.file.replace("RUN", run if shipped is None else shlex.quote(str(shipped))),
         f"seqloom evaluate {run} " + ("--split test" if has_test else "FILE"),
-        " ".join(["seqloom tune", *shared, *encoding, f"--models {name} --out {shlex.quote(f'{plan.out}-tuned')}"]),
     ]
+    if not (solved := is_solved(name, plan.shared)):  # newton has nothing to search
+        tuned = [*shared, *encoding, f"--models {name} --out {shlex.quote(f'{plan.out}-tuned')}"]
+        commands.append(" ".join(["seqloom tune", *tuned]))
     split = first.config.data.split
     if isinstance(split, RandomSplit) and not plan.data.dev and plan.budget.kind != "parameters":
         sizes = ("dev_size", "test_size", "split_seed")
         changes = filter(None, typed_changes(plan.data, sizes))
         whole = [data, *changes, *encoding, f"--model {name} --size {plan.size}"]
-        if is_solved(name, plan.shared):  # there is no dev set to choose the strength again
+        if solved:  # there is no dev set to choose the strength again
             chosen = NewtonConfig(l2=(cast(float, summary_of(folder).l2),))
             whole.append(typed(next(one for one in own(TrainingConfig) if one.name == "optimizer"), chosen))
         elif plan.budget.amount is not None:

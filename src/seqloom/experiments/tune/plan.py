@@ -33,7 +33,7 @@ from seqloom.recipes.families import Size
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
 from seqloom.training.learning_rate import expected_steps, training_tokens
-from seqloom.training.request import RunRequest
+from seqloom.training.request import RunRequest, is_solved
 from seqloom.training.resolve import Resolved
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class TuningPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True
         fill(self, "storage", self.storage or f"sqlite:///{self.folder / 'study.db'}")
         fill(self, "study", self.study or self.folder.resolve().name)
         fill(self, "settings", {"keep_checkpoints": 1} | self.settings)
+
+    @property
+    def solved(self) -> tuple[str, ...]:
+        """The models that newton solves. It tries its own strengths, so each is run once and its settings not drawn."""
+        return tuple(name for name in self.space.models if is_solved(name, self.shared))
 
     def trial_folder(self, number: int) -> Path:
         return self.folder / "trials" / f"{number:03d}"
@@ -133,7 +138,7 @@ def drawn(trial: "Trial", plan: TuningPlan) -> Params:
     """Draw the parameters of a trial; those that the plan fixes are left out."""
     space = plan.space
     params: Params = {
-        "model": _choice(trial, "model", space.models),
+        "model": _choice(trial, "model", tuple(name for name in space.models if name not in plan.solved)),
         "size": _choice(trial, "size", space.sizes),
         "dropout": _number(trial, "dropout", space.dropout),
     }
@@ -181,10 +186,10 @@ def default_size(space: SpaceConfig) -> Size:
     return "small" if "small" in sizes else sizes[0]
 
 
-def default_request(plan: TuningPlan) -> RunRequest:
-    """The request with default settings and the first model, or the default of the task."""
+def default_request(plan: TuningPlan, model: str | None = None) -> RunRequest:
+    """The request with default settings and this model, or the first one, or the default of the task."""
     return RunRequest(
-        model=next(iter(plan.space.models), None),
+        model=model or next(iter(plan.space.models), None),
         size=default_size(plan.space),
         training=plan.shared,
         encoding=plan.encoding,
@@ -193,6 +198,8 @@ def default_request(plan: TuningPlan) -> RunRequest:
 
 def used(config: RunConfig, request: RunRequest, plan: TuningPlan) -> Params:
     """The parameters in the configuration of a trial; those that the plan fixes are left out."""
+    if request.model in plan.solved:
+        return {"model": str(request.model), "size": str(request.size)}
     training = config.training
     # several values if the parts of the model differ
     found = sorted(set(dropouts(config.model)))
@@ -240,6 +247,12 @@ def _taken(plan: TuningPlan) -> set[str]:
 
 def require_searchable(plan: TuningPlan) -> None:
     """Raise ConfigError for a plan that leaves nothing to search."""
+    if plan.solved and len(plan.solved) == len(plan.space.models):
+        name = plan.solved[0]
+        raise ConfigError(
+            f"{name} is solved exactly, so tune has nothing to search",
+            fix=f"give another model; `seqloom train --model {name}` chooses the strength of its penalty itself",
+        )
     names = ("model", "size", "dropout", "lr", "batch_tokens", "weight_decay", "schedule", "warmup")
     if not any(_is_searched(name, plan.space) for name in names if name not in _taken(plan)):
         raise ConfigError(

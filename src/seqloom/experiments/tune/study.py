@@ -175,7 +175,7 @@ def quiet() -> Iterator[None]:
 
 
 ASKED, CONFIG, DEFAULT, HOST, FOLDER, SURPLUS = "asked", "config", "default", "host", "folder", "surplus"
-PROBLEM = "problem"
+PROBLEM, SOLVED = "problem", "solved"
 NAMELESS = 30.0  # seconds; a worker normally signs a trial within milliseconds
 POLL = 0.2  # seconds
 STATES: dict[str, TrialState] = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
@@ -196,6 +196,11 @@ class Claimed(NamedTuple):
     def is_default(self) -> bool:
         """Whether it is the run with default settings."""
         return bool(self.trial.user_attrs.get(DEFAULT))
+
+    @property
+    def solved(self) -> str | None:
+        """The model, if newton solves it: no parameter of the trial is drawn."""
+        return self.trial.user_attrs.get(SOLVED)
 
 
 class Study:
@@ -235,12 +240,14 @@ class Study:
             )
 
     def offer_first(self, params: Params) -> None:
-        """Enqueue the run with default settings as first trial, then each other model once."""
+        """Enqueue the run with default settings as first trial, then each other model once; solved ones as they are."""
         if self.study.get_trials(deepcopy=False):
             return
-        self.study.enqueue_trial(params, user_attrs={DEFAULT: True})
-        for name in self.plan.space.models[1 : self.plan.trials]:
-            self.study.enqueue_trial({"model": name})
+        for number, name in enumerate(self.plan.space.models[: self.plan.trials]):
+            is_solved, is_default = name in self.plan.solved, number == 0
+            offered = {} if is_solved else params if is_default else {"model": name}
+            notes = ({DEFAULT: True} if is_default else {}) | ({SOLVED: name} if is_solved else {})
+            self.study.enqueue_trial(offered, user_attrs=notes)
 
     def finished(self) -> int:
         """The number of trials that are done or pruned."""

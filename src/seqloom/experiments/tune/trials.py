@@ -47,8 +47,11 @@ def run_trial(
 ) -> Iterator[TuningReport]:
     """The events of one trial; Interrupted if it is to be resumed later."""
     try:
-        params = drawn(claimed.trial, plan)
-        request = default_request(plan) if claimed.is_default else request_of(params, plan, ground)
+        if claimed.solved:
+            request = default_request(plan, claimed.solved)
+        else:
+            params = drawn(claimed.trial, plan)
+            request = default_request(plan) if claimed.is_default else request_of(params, plan, ground)
         resolved = resolve(plan.data, request, cache=plan.cache)
         params = used(resolved.config, request, plan)  # as in the configuration of the run
         folder = plan.trial_folder(claimed.number)
@@ -75,7 +78,7 @@ def _trained(
             if isinstance(report, Started):  # a resumed run has validated before
                 lines = read_lines(folder / RunFile.METRICS).records
                 moment = len([one for one in lines if one.get("kind") == "validation"])
-            if isinstance(report, Validated):
+            if isinstance(report, Validated) and not claimed.solved:  # its validations are complete solutions
                 moment += 1
                 if study.should_prune(trial, report.metrics.get(name, float("nan")), moment):
                     study.pruned(trial)
