@@ -141,7 +141,7 @@ def brief(value: Any) -> str:
     >>> brief({"good": 0.7, "bad": 0.29999}), brief([0.5, 2, None, True, "x"])
     ("{'good': 0.7, 'bad': 0.3}", '[0.5, 2, None, True, …; 5 in all]')
     >>> brief(Metric("f1"))
-    "Metric(name='f1', higher_is_better=True)"
+    "Metric(name='f1', higher_is_better=True, highest=1)"
     """
     if hasattr(value, "_asdict"):
         return _written(value, {name: one for name, one in value._asdict().items() if one is not None})
