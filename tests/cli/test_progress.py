@@ -67,6 +67,16 @@ def test_copying_a_text_is_right_or_wrong_though_the_truth_is_the_input() -> Non
     assert shown(copied, missed) == ["  wrong: abd -> abb", "  correct: abc -> abc"]
 
 
+def test_spans_are_marked_in_the_text_and_not_shown_as_tags() -> None:
+    text, right = "John Smith left Acme", "B-PER I-PER O B-ORG"
+    wrong, none = Sample(text, "B-PER I-PER O O", right, False), Sample(text, "O O O O", right, False)
+    assert shown(wrong) == ["  wrong: [John Smith](PER) left Acme   expected: [John Smith](PER) left [Acme](ORG)"]
+    assert shown(none) == [f"  wrong: {text}   expected: [John Smith](PER) left [Acme](ORG)"]
+    assert shown(Sample(text, right, right, True)) == ["  correct: [John Smith](PER) left [Acme](ORG)"]
+    cut = Sample("John Smith …", "B-PER I-PER …", "O O …", False)
+    assert shown(cut) == ["  wrong: John Smith … -> B-PER I-PER …   expected: O O …"]
+
+
 def test_an_answer_that_is_neither_right_nor_wrong_has_no_mark_even_if_it_says_what_is_true() -> None:
     (line,) = sample_lines([Sample("cool", "9", "9", None)])
     assert line.plain == "  cool -> 9"

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 from rich.text import Text
@@ -308,6 +309,15 @@ def test_another_run_is_refused_in_the_flags_that_were_typed_and_each_once(
     told = error_in_flags(error, dict.fromkeys(given), ("train", "my data.csv", "--out", "runs/a"))
     assert told.problem == f"runs/a contains a different run: {'; '.join(said)}"
     assert "`seqloom train 'my data.csv' --out runs/a-2`" in told.fix
+
+
+def test_a_flag_that_sets_layers_with_different_values_is_named_once() -> None:
+    now = _run_config(dropout=0.5)
+    layers = recipes.classifier("gru", inputs=TokensConfig(vocab_size=9), num_classes=2, size="nano")
+    before = msgspec.structs.replace(now, model=layers)
+    error = RunMismatchError("runs/a contains a different run: x", fix="", before=before, now=now)
+    told = error_in_flags(error, {"dropout": 0.5}, ("train", "a.csv", "--dropout", "0.5")).problem
+    assert told == "runs/a contains a different run: --dropout was 0.2 and 0.3 in different layers and is now 0.5"
 
 
 def test_a_refusal_is_short_and_plain() -> None:

@@ -19,6 +19,7 @@ from sklearn.metrics import confusion_matrix
 
 import seqloom
 from pages_common import Elements
+from seqloom.data.kinds.words import Words
 from seqloom.errors import ConfigError, MissingExtraError
 from seqloom.experiments.auto.results import Leaderboard, LeaderboardRow
 from seqloom.experiments.compare.results import Comparison, Cost, Interval, ModelResult, Spread
@@ -29,6 +30,7 @@ from seqloom.tasks import evaluation as evaluations
 from seqloom.tasks.classify import LabelPrediction
 from seqloom.tasks.embed import VectorPrediction
 from seqloom.tasks.evaluation import ConfusionCount, Evaluation, evaluate
+from seqloom.tasks.masked import FilledPrediction, MaskCandidate
 from seqloom.tasks.tag import TagsPrediction
 from seqloom.tasks.task import TASKS, Prediction, TextPrediction, brief
 from seqloom.training.run import TrainedRun
@@ -197,6 +199,25 @@ def test_a_prediction_prints_short_with_the_largest_scores_first() -> None:
     ):
         assert len(repr(long)) < 200 and repr(long).startswith(f"{type(long).__name__}(")
         assert "script" not in Elements(long._repr_html_()).names
+
+
+def test_a_prediction_prints_what_its_attributes_are() -> None:
+    found = TagsPrediction.of(("B-PER", "O"), in_scheme=True, confidences=(0.98765,))
+    named = found.with_input(Words.cut("Ada sings"))
+    entity = "PredictedEntity(text='Ada', label='PER', start=0, end=3, confidence=0.9877)"
+    assert f"entities=[{entity}]" in repr(named) and "words=Words(text='Ada sings', " in repr(named)
+    assert "confidence" not in repr(TagsPrediction.of(("B-PER",), in_scheme=True)), "it was not computed"
+    filled = FilledPrediction(((MaskCandidate("film", 0.51234),),), "a film")
+    assert repr(filled) == "FilledPrediction(text='a film', masks=[[MaskCandidate(text='film', probability=0.5123)]])"
+
+
+def test_an_attribute_of_one_prediction_is_not_one_of_all_and_the_error_says_so() -> None:
+    found = Predictions([("a", LabelPrediction("b", {"b": 1.0}))])
+    with pytest.raises(AttributeError, match=r"no attribute 'label', but each prediction has: predictions\[0\]\.label"):
+        found.label  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'entities'$"):
+        found.entities  # type: ignore[attr-defined]  # noqa: B018
+    assert copy.copy(found) == found
 
 
 @pytest.mark.slow

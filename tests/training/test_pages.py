@@ -302,20 +302,20 @@ EARLY = [
 def test_the_card_names_the_step_of_the_weights_and_the_step_that_the_run_came_to(tmp_path: Path) -> None:
     card = card_md(summary_of(run_folder(tmp_path / "run", metrics=EARLY, notes=NOTES | {"step": 56})))
     assert "| weights | of step 56 |" in card
-    assert "| last step | 104; 5,000 tokens read by step 100 |" in card
+    assert "| last step | 104 |\n| tokens read | 5,000 by step 100 |" in card
 
 
 def test_the_card_of_a_model_names_its_step_when_it_is_shipped_between_two_reports(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", metrics=EARLY[:6], notes=None)
     card = card_md(summary_of(run, NOTES | {"step": 56}))
     assert "| weights | of step 56 |" in card
-    assert "| last step | 56 when this was written; 2,500 tokens read by step 50 |" in card
+    assert "| last step | 56 when this was written |\n| tokens read | 2,500 by step 50 |" in card
 
 
 @pytest.mark.slow
 def test_the_report_counts_the_steps_after_the_last_report_of_steps(tmp_path: Path) -> None:
     page = report_html(summary_of(run_folder(tmp_path / "run", metrics=EARLY)))
-    assert "<b>104</b><span>steps; 5,000 tokens read by step 100</span>" in page
+    assert "<b>104</b><span>steps</span>" in page and "<b>5,000</b><span>tokens read by step 100</span>" in page
     cut_off = report_html(summary_of(run_folder(tmp_path / "cut", metrics=EARLY[:6])))
     assert "Not finished: at step 56" in cut_off and "<b>56</b><span>steps" in cut_off
 

@@ -217,7 +217,7 @@ def _close(plan: "ComparisonPlan", results: "Comparison | Distances | None", why
     screen = Screen()
     if results is not None and json:
         return screen.say(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
-    place = escaped(str(plan.folder))
+    place = escaped(str(plan.results_folder))
     lines = ["", WHY[why]]
     if results is not None:
         lines += [f"  report   {place}/report.html", f"  results  {place}/results.json"]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 NARROWEST, WIDEST = 50, 110  # columns of a document
+SAMPLE_LENGTH = 60  # characters of an input or a prediction
 
 
 class Screen(Console):
@@ -247,10 +248,26 @@ def sample_lines(samples: Sequence[Sample]) -> list[Text]:
 
 
 def sample_line(sample: Sample) -> Text:
-    """An input, the prediction, and the label if it differs."""
-    line = Text.assemble((brief(sample.input), "dim"), " -> ", brief(sample.predicted))
+    """An input, the prediction, and the label if it differs; the spans of tags are marked in the input."""
+    marked = _spans_marked(sample)
+    predicted, expected = marked or (brief(sample.predicted), brief(sample.expected))
+    line = Text(predicted) if marked else Text.assemble((brief(sample.input), "dim"), " -> ", predicted)
     shown = sample.expected in (sample.predicted, sample.input)
-    return line if shown else line.append(f"   expected: {brief(sample.expected)}", style="dim")
+    return line if shown else line.append(f"   expected: {expected}", style="dim")
+
+
+def _spans_marked(sample: Sample) -> tuple[str, str] | None:
+    """The input with the predicted spans, and with the expected ones; None if these are not tags of spans."""
+    tags = f"{sample.predicted} {sample.expected}".split()
+    types = sorted({tag[2:] for tag in tags if tag[1:2] == "-"})
+    if not types:
+        return None
+    from seqloom.training.run_report import marked_text
+
+    predicted, expected = (marked_text(sample.input, one, types) for one in (sample.predicted, sample.expected))
+    if predicted is None or expected is None:
+        return None
+    return brief(predicted.line(), 2 * SAMPLE_LENGTH), brief(expected.line(), 2 * SAMPLE_LENGTH)
 
 
 def written_lines(report: Wrote, width: int) -> list[Text]:
@@ -277,7 +294,7 @@ def packed(words: list[str], width: int) -> list[Text]:
     return lines
 
 
-def brief(text: str, longest: int = 60) -> str:
+def brief(text: str, longest: int = SAMPLE_LENGTH) -> str:
     """Return the beginning of a text in one line, without invisible characters; it ends after a complete word.
 
     >>> brief("one two three", 10), brief("x" * 20, 10)

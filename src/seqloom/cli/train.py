@@ -388,6 +388,7 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
     making = ("model", "size", "layers", "heads", "init")  # a changed width is among the changes
     inside = any(change.setting.startswith("model.") for change in found)
     made = [flags[name].flag for name in making if name in given and inside]
+    layered: dict[str, list[Change]] = {}  # one flag may set many layers
     for change in found:
         table, name, *inner = change.setting.split(".")
         if table in READING:
@@ -401,10 +402,26 @@ def _flagged(before: RunConfig, now: RunConfig, given: Collection[str]) -> Itera
         elif table == "training" and one.parts:
             old, new = (typed_part(one, getattr(config.training, name)) for config in (before, now))
             yield f"it was {old} and is now {new}"
+        elif table == "model":
+            layered.setdefault(one.flag, []).append(change)
         else:
             yield str(change.called(one.flag))
+    for flag, changes in layered.items():
+        _, *values = zip(*changes, strict=True)
+        yield str(Change(flag, *map(_over_layers, values)))
     yield from [f"{', '.join(made)} would make a different model"] if made else []
     yield from brief_changes(one for one in others if not (made and one.startswith("model.")))
+
+
+def _over_layers(values: Sequence[Any]) -> Any:
+    """The value of all layers, or the values of different ones as text.
+
+    >>> _over_layers([0.2, 0.2]), _over_layers([0.2, 0.3, 0.2])
+    (0.2, '0.2 and 0.3 in different layers')
+    """
+    if all(value == values[0] for value in values):
+        return values[0]
+    return f"{' and '.join(dict.fromkeys(map(str, values)))} in different layers"
 
 
 def without(arguments: Sequence[str], *flags: str) -> list[str]:

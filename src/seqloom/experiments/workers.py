@@ -19,7 +19,7 @@ import msgspec
 from seqloom.config.data import AskedEncoding, DataConfig
 from seqloom.config.training import TrainingConfig
 from seqloom.errors import ConfigError, DataError, HeldError, KernelError, SeqloomError
-from seqloom.files.disk import write_file
+from seqloom.files.disk import make_folder, write_file
 from seqloom.files.folders import remove_folder
 from seqloom.files.layouts import RunFile
 from seqloom.files.lock import hold
@@ -73,6 +73,11 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return Path(self.out)
 
     @property
+    def results_folder(self) -> Path:
+        """The folder of results.json and report.html."""
+        return self.folder
+
+    @property
     def cache(self) -> Path:
         """The cache of prepared data, so that data is read once."""
         return self.folder / "prepared"
@@ -108,8 +113,9 @@ class RunsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def write(self, found: Shown) -> None:
         """Write results.json and report.html."""
-        write_file(self.folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=2))
-        write_file(self.folder / "report.html", found.html())
+        make_folder(self.results_folder)
+        write_file(self.results_folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=2))
+        write_file(self.results_folder / "report.html", found.html())
 
 
 def remove_weights(run: Path) -> bool:

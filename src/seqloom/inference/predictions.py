@@ -1,7 +1,7 @@
 """Predictions with their inputs, which a notebook shows as a table."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from seqloom.data.cells import flat
 from seqloom.report.document import Document, Shown, TableBlock
@@ -37,6 +37,14 @@ class Predictions(Sequence[Prediction], Shown):
     def inputs(self) -> list[str | None]:
         """The texts of the inputs; None for inputs that are not text."""
         return [text for text, _ in self._pairs]
+
+    if not TYPE_CHECKING:  # a type checker finds a wrong name by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and any(hasattr(one, name) for one in self):
+                message += f", but each prediction has: predictions[0].{name}, or [one.{name} for one in predictions]"
+            raise AttributeError(message, name=name, obj=self)
 
     def __len__(self) -> int:
         return len(self._pairs)

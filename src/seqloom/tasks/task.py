@@ -104,12 +104,12 @@ class Prediction(ABC):
         return cast(dict[str, Any], msgspec.to_builtins(self))
 
     def __repr__(self) -> str:
-        """The fields of `to_json`, shortened.
+        """The attributes that `to_json` has, shortened.
 
         >>> TextPrediction("a fine film " * 20)
         TextPrediction(text='a fine film a fine film a fine film a fine film a fine film …')
         """
-        return f"{type(self).__name__}({', '.join(f'{name}={brief(one)}' for name, one in self.to_json().items())})"
+        return _written(self, {name: getattr(self, name) for name in self.to_json()})
 
     def _repr_html_(self) -> str:
         rows = [(excerpt(name, SHOWN_TEXT), _cell(one)) for name, one in flat(self.to_json()).items()]
@@ -134,11 +134,19 @@ def _cell(value: Any) -> str | float:
 
 
 def brief(value: Any) -> str:
-    """A plain value as short text: scores with four digits, the largest first, and the first values of a list.
+    """A value as short text: scores with four digits, the largest first, and the first values of a list.
+
+    Named tuples have their names, and only what is known, so that they are not taken for dictionaries.
 
     >>> brief({"good": 0.7, "bad": 0.29999}), brief([0.5, 2, None, True, "x"])
     ("{'good': 0.7, 'bad': 0.3}", '[0.5, 2, None, True, …; 5 in all]')
+    >>> brief(Metric("f1"))
+    "Metric(name='f1', higher_is_better=True, highest=1)"
     """
+    if hasattr(value, "_asdict"):
+        return _written(value, {name: one for name, one in value._asdict().items() if one is not None})
+    if isinstance(value, np.ndarray):
+        return brief(value.tolist())
     if isinstance(value, dict):
         scores = all(isinstance(one, float) for one in value.values())
         names = sorted(value, key=lambda name: -value[name])[:SHOWN_VALUES] if scores else list(value)
@@ -149,6 +157,10 @@ def brief(value: Any) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= SHOWN_TEXT else f"{value[: SHOWN_TEXT - 1].rstrip()} …")
     return number(value) if isinstance(value, float) else repr(value)
+
+
+def _written(value: Any, fields: Mapping[str, Any]) -> str:
+    return f"{type(value).__name__}({', '.join(f'{name}={brief(one)}' for name, one in fields.items())})"
 
 
 def _listed(shown: list[str], count: int) -> str:

@@ -238,7 +238,7 @@ def _key_figures(summary: "RunSummary") -> list[tuple[str | float, str]]:
         figures.append((summary.start.parameters, "parameters"))
     if summary.steps:
         last = summary.steps[-1]
-        figures.append((summary.reached, f"steps; {last.tokens:,} tokens read by step {last.step:,}"))
+        figures += [(summary.reached, "steps"), (last.tokens, f"tokens read by step {last.step:,}")]
     if summary.seconds:
         figures.append((duration(summary.seconds), "of training"))
     if paces:
@@ -526,8 +526,10 @@ def _model(summary: "RunSummary") -> list[list[TableCell]]:
     rows += [["seed", training.seed]]
     rows += [["weights", f"of step {summary.chosen.step:,}"]] if summary.chosen is not None else []
     written = "" if summary.end is not None else " when this was written"
-    read = "".join(f"; {one.tokens:,} tokens read by step {one.step:,}" for one in summary.steps[-1:])
-    return [*rows, ["last step", f"{summary.reached:,}{written}{read}"]]
+    read: list[list[TableCell]] = [
+        ["tokens read", f"{one.tokens:,} by step {one.step:,}"] for one in summary.steps[-1:]
+    ]
+    return [*rows, ["last step", f"{summary.reached:,}{written}"], *read]
 
 
 def _strength_text(summary: "RunSummary") -> str:

@@ -209,6 +209,12 @@ def test_a_cheaper_one_within_noise_is_told_and_the_best_score_stays_the_winner(
     assert "Within noise" not in board(row("cnn", 0.8, 60.0), far).sentence()
 
 
+def test_a_winner_by_one_row_is_within_noise_of_a_model_that_trained_longer() -> None:
+    one_row = (1 / 126, (1 / 126) * (1 - 1 / 126) ** 0.5)  # the only row on which they differ
+    found = board(row("bag-lr-3x", 0.9365, 2.0), row("linear", 0.9286, 5.0, *one_row), row("gru", 0.7, 9.0, 0.2, 0.02))
+    assert found.sentence().endswith(" Within noise: linear.")
+
+
 def test_the_leaderboard_is_shown_in_every_form() -> None:
     found = board(row("cnn", 0.8, 60.0), LeaderboardRow(name="gru", state="failed", why="failed: no memory"))
     for text in (found.text(100), found.html(), found.markdown()):

@@ -267,7 +267,7 @@ def test_variants_use_the_time_that_is_left_and_more_minutes_go_on(files: tuple[
     tried = [event.entry.candidate.name for event in told if isinstance(event, CandidateStarted)]
     assert "bag-lr-3x" in tried and "bag" not in tried and "linear" not in tried
     variant = next(row for row in more.rows if row.name == "bag-lr-3x")
-    assert variant.score is not None and "x the default learning rate" in variant.why
+    assert variant.score is not None and "x its learning rate (" in variant.why
     lines = [(out / "runs" / name / "config.toml").read_text() for name in ("bag-rung-1", "bag-lr-3x")]
     rates = [float(next(line for line in text.splitlines() if line.startswith("lr = "))[5:]) for text in lines]
     assert rates[1] == pytest.approx(3 * rates[0])  # both have as many steps

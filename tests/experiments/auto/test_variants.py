@@ -46,8 +46,8 @@ def test_a_better_rate_is_not_changed_once_more() -> None:
     assert list(rates_of(parent_of(1.0, 0.001), better="cnn-lr-0.33x")) == ["cnn-lr-3x", "cnn-lr-0.33x"]
 
 
-def test_the_leaderboard_gives_the_rate_as_a_factor_of_the_default() -> None:
+def test_the_leaderboard_gives_the_rate_as_a_factor_of_that_before_and_of_the_default() -> None:
     faster = RaceCandidate(name="cnn-lr-3x", recipe="cnn", size="big", lr_factor=3.0, variant_of="cnn")
     short = Entry(candidate=faster, steps=100, lr_factor=3.0)
-    assert described(short, {"cnn": CNN}, 0.001) == "cnn with 9 x the default learning rate"
-    assert described(short, {"cnn": CNN}, 0.005) == "cnn with 6 x the default learning rate"
+    assert described(short, {"cnn": CNN}, 0.001) == "cnn with 3 x its learning rate (9 x the default)"
+    assert described(short, {"cnn": CNN}, 0.005) == "cnn with 3 x its learning rate (6 x the default)"

@@ -215,9 +215,27 @@ def test_the_same_command_again_trains_nothing_and_says_the_same(done: Done) -> 
 def test_dev_is_judged_without_a_look_at_test_and_test_looks_are_written_down(done: Done) -> None:
     looks = [done.plan.folder / "runs" / name / "test_evaluations.jsonl" for name in ("bag-0", "cnn-1", "linear-0")]
     assert not any(path.exists() for path in looks)
+    kept = (done.plan.folder / "report.html").read_bytes()
     tested = Done(plan(Path(done.plan.data.train[0]), done.plan.folder, split="test"))
     assert all(len(read_lines(path).records) == 1 for path in looks)
-    assert tested.comparison.split == "test" and len(tested.begun()) == 6
+    assert tested.comparison.split == "test" and tested.begun() == []
+    lines = [line for report in tested.reports for line in told(report).lines]
+    assert "6 of 6 runs are trained; 6 of them are evaluated now" in lines
+    assert not any(word in line for line in lines for word in ("estimated time", "training one", " after "))
+    assert (done.plan.folder / "report.html").read_bytes() == kept
+    assert tested.comparison.sentence() in (done.plan.folder / "test" / "report.html").read_text()
+
+
+def test_runs_that_are_only_evaluated_take_no_time_beside_a_model_that_is_added(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "trial_line", lambda *_: "")
+    asked = plan(data, tmp_path / "compared", models=("bag",), device="cpu", split="test")
+    found = {"bag": resolved_run(asked, PlannedModel("bag", 0))[0]}
+    untrained = comparison.RunTimes(asked, found, asked.entries(), 1).seconds
+    (tmp_path / "compared" / "evaluations" / "dev" / "bag-0").mkdir(parents=True)
+    times = comparison.RunTimes(asked, found, asked.entries(), 1)
+    assert times.seconds == untrained | {PlannedModel("bag", 0): 0.0} and untrained[PlannedModel("bag", 0)] > 0
 
 
 @pytest.mark.sampled(1)

@@ -26,6 +26,7 @@ from seqloom.report.labels import excerpt
 from seqloom.report.numbers import duration, interval, number
 
 LONGEST = 160  # characters of the title
+NOISE = 1.96  # standard errors: the 95 % interval of a difference includes 0
 ONE_SEED = (
     "The intervals are over dev examples. Each candidate was trained with one seed. The winner and its checkpoint were "
     "chosen on the dev set, so its score is slightly optimistic. Evaluate on the test set once, at the end."
@@ -53,8 +54,8 @@ class LeaderboardRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_in_noise(self) -> bool:
-        """Whether its score is within one standard error of the winner's."""
-        return self.gap is not None and self.gap_error is not None and self.gap <= self.gap_error
+        """Whether the 95 % interval of its difference to the winner, paired over examples, includes 0."""
+        return self.gap is not None and self.gap_error is not None and self.gap <= NOISE * self.gap_error
 
     def row(self) -> list[TableCell]:
         """A row of the table."""
@@ -98,7 +99,7 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, rows=tuple(rows), seconds=seconds)
 
     def sentence(self) -> str:
-        """A sentence that names the best candidate, and a cheaper one if its score is within noise.
+        """A sentence that names the best candidate, and a cheaper one or else all that are within noise.
 
         If the metric is undefined, it says so instead.
         """
@@ -113,9 +114,12 @@ class Leaderboard(Shown, msgspec.Struct, frozen=True, kw_only=True):
         sentence = (
             f"The best model is {best.name}: {self.metric} {number(best.score.value)} on the dev set (95%: {ends})."
         )
-        cheaper = [one for one in self.rows[1:] if one.is_in_noise and 0 < one.seconds < best.seconds]
-        if not cheaper:
+        near = [one for one in self.rows[1:] if one.is_in_noise]
+        if not near:
             return sentence
+        cheaper = [one for one in near if 0 < one.seconds < best.seconds]
+        if not cheaper:
+            return f"{sentence} Within noise: {', '.join(one.name for one in near)}."
         least = min(cheaper, key=lambda one: one.seconds)
         times = number(round(best.seconds / least.seconds, 1))
         return f"{sentence} Within noise: {least.name} trains {times} times faster."

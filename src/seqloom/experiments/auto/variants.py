@@ -96,16 +96,17 @@ def _changed(parent: Parent, seconds: float, **settings: object) -> Entry:
 def described(entry: Entry, known: Mapping[str, RaceCandidate], default_lr: float | None) -> str:
     """A text that describes the changed setting of a variant.
 
-    A learning rate is given as a factor of the default, because the rate of a shortened run is raised, too.
+    A learning rate is given as a factor of the parent's, and of the default, which the rate of a shortened run exceeds.
 
     >>> cnn = RaceCandidate(name="cnn", recipe="cnn")
     >>> faster = RaceCandidate(name="cnn-lr-3x", recipe="cnn", lr_factor=3.0, variant_of="cnn")
     >>> described(Entry(candidate=faster, steps=100, lr_factor=2.0), {"cnn": cnn}, 0.001)
-    'cnn with 6 x the default learning rate'
+    'cnn with 3 x its learning rate (6 x the default)'
     """
     candidate, parent, changed = entry.candidate, known[entry.candidate.variant_of], list[str]()
     if candidate.lr_factor != parent.lr_factor:
-        changed.append(f"{entry.effective_lr_factor(default_lr):.2g} x the default learning rate")
+        factor = f"{candidate.lr_factor / parent.lr_factor:.2g} x its learning rate"
+        changed.append(f"{factor} ({entry.effective_lr_factor(default_lr):.2g} x the default)")
     if candidate.size != parent.size:
         changed.append(f"size {candidate.size}")
     if candidate.dropout != parent.dropout:

@@ -7,7 +7,6 @@ the models: `linear` if the task has it, else `bag`, `mlp`, or the recipe with t
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -194,9 +193,10 @@ def _held_comparison(plan: ComparisonPlan, jobs: int, ship: Path | None, *, unus
         plan = opening.plan
         waiting = [entry for entry in plan.entries() if run_evaluation(plan, entry) is None]
         wanted, abreast = len(plan.entries()), min(jobs, len(waiting))
+        trained = sum(map(plan.was_evaluated, waiting))
         times = RunTimes(plan, opening.resolved, waiting, max(1, abreast))
         said = (*opening.said, *times.estimate())
-        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), said, abreast)
+        yield ComparisonStarted(plan.folder, wanted, wanted - len(waiting), said, abreast, trained)
         _write_lines(plan)
         alone = chain.from_iterable(run(plan, entry) for entry in waiting)
         try:
@@ -219,7 +219,7 @@ class RunTimes:
     Args:
         plan: the comparison.
         resolved: the settings and data of each model.
-        waiting: the runs that are left.
+        waiting: the runs that are left; those that are only evaluated take no time.
         jobs: how many are trained at the same time.
         clock: the time in seconds.
     """
@@ -242,7 +242,8 @@ class RunTimes:
         self.begun: dict[PlannedModel, float] = {}
         self.spent = self.expected = 0.0  # seconds of ended runs, and what was expected for them
         self.first = resolved
-        self.seconds = {name: self._seconds(one) for name, one in resolved.items()}  # of a run
+        each = {name: self._seconds(one) for name, one in resolved.items()}
+        self.seconds = {entry: 0.0 if plan.was_evaluated(entry) else each[entry.model] for entry in waiting}
 
     def _seconds(self, resolved: Resolved) -> float:
         """The seconds of a run; those of newton do not count, and on a GPU all runs count the same."""
@@ -253,11 +254,10 @@ class RunTimes:
 
     def estimate(self) -> tuple[str, ...]:
         """The estimated time of all runs on a CPU, and what a few trial steps say if that is far from it."""
-        seconds = sum(self.seconds[entry.model] for entry in self.left) / self.abreast
+        seconds = sum(self.seconds[entry] for entry in self.left) / self.abreast
         if self.machine is None or not seconds:
             return ()
-        counted_runs = Counter(entry.model for entry in self.left)
-        longest = max(counted_runs, key=lambda name: counted_runs[name] * self.seconds[name])
+        longest = max(self.first, key=lambda name: sum(self.seconds[one] for one in self.left if one.model == name))
         trial = trial_line(self.first[longest], self.device, self.machine, seconds)
         number, cores = self.jobs if self.jobs > 1 else "one", Processor(self.abreast * self.share.cores)
         told = f"estimated time of all runs: about {rounded_duration(seconds)}, {number} at a time on {cores}"
@@ -268,15 +268,15 @@ class RunTimes:
         if isinstance(report, RunStarted):
             self.begun[report.entry] = self.clock()
             return report
-        now, expected = self.clock(), self.seconds[report.entry.model]
+        now, expected = self.clock(), self.seconds[report.entry]
         self.left.remove(report.entry)
         began = self.begun.pop(report.entry, None)
         if expected and began is not None:
             self.spent, self.expected = self.spent + now - began, self.expected + expected
         seconds = None
         if self.expected:
-            whole = self.spent / self.expected * sum(self.seconds[entry.model] for entry in self.left)
-            done = sum(now - began for entry, began in self.begun.items() if self.seconds[entry.model])
+            whole = self.spent / self.expected * sum(self.seconds[entry] for entry in self.left)
+            done = sum(now - began for entry, began in self.begun.items() if self.seconds[entry])
             seconds = max(0.0, whole - done) / self.jobs  # a run that shares its core took longer already
         return report._replace(runs_left=len(self.left), seconds_left=seconds)
 

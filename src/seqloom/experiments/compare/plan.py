@@ -9,7 +9,7 @@ A budget says what is equal for all models:
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ MOST_SEEDS, MOST_MODELS = 1_000, 100
 # settings of training that apply to a model without gradient descent
 OF_SOLVED = ("metric", "precision", "deterministic", "log_every", "validate_every", "save_every", "keep_checkpoints")
 
+EvaluatedSplit = Literal["dev", "test"]
 BudgetKind = Literal["parameters", "tokens", "seconds"]
 UNITS: dict[BudgetKind, str] = {"parameters": "parameters", "tokens": "tokens", "seconds": "seconds of training"}
 
@@ -85,7 +86,7 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
     models: tuple[str, ...]  # recipes
     budget: Budget = Budget()
     seeds: int = 3
-    split: Literal["dev", "test"] = "dev"  # that models are evaluated on
+    split: EvaluatedSplit = "dev"  # that models are evaluated on
     size: Size = "small"
     margin: float | None = None  # a smaller difference counts as equal; None: 1 point, or 1 % of the best score
     model_settings: dict[str, Any] = msgspec.field(
@@ -100,7 +101,7 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
             )
         if self.margin is not None and not 0 < self.margin < float("inf"):
             raise ConfigError(f"--margin {self.margin:g}", fix="give a positive number, such as 0.01 for 1 point")
-        if self.split not in ("dev", "test"):
+        if self.split not in get_args(EvaluatedSplit):
             raise ConfigError(f"--split {self.split!r}", fix="use dev, or test for the final evaluation")
         if not 1 <= len(self.models) <= MOST_MODELS or len(set(self.models)) < len(self.models):
             raise ConfigError(f"models: {', '.join(self.models) or 'none'}", fix="name each recipe once")
@@ -133,6 +134,15 @@ class ComparisonPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def evaluation_folder(self, entry: PlannedModel) -> Path:
         return self.folder / "evaluations" / self.split / entry.name
+
+    @property
+    def results_folder(self) -> Path:
+        """That of the test set is its own, so that the results on the dev set stay."""
+        return self.folder / "test" if self.split == "test" else self.folder
+
+    def was_evaluated(self, entry: PlannedModel) -> bool:
+        """Whether the run was trained and evaluated before, on any split."""
+        return any((self.folder / "evaluations" / split / entry.name).exists() for split in get_args(EvaluatedSplit))
 
 
 NEAR = 1.25  # a factor that still counts as the same size
@@ -192,6 +202,7 @@ class ComparisonStarted(NamedTuple):
     finished: int  # runs that are finished already
     messages: tuple[str, ...]
     jobs: int = 1  # runs at the same time
+    trained: int = 0  # runs that are not finished, but only have to be evaluated
 
 
 class RunStarted(NamedTuple):
@@ -206,7 +217,7 @@ class RunEnded(NamedTuple):
 
     entry: PlannedModel
     score: float | None
-    seconds: float
+    seconds: float | None  # of training; None: it was trained before, and is now only evaluated
     problem: str = ""
     metric: str = ""  # of the score
     runs_left: int = 0

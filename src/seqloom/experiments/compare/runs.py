@@ -90,17 +90,22 @@ def resolved_run(plan: ComparisonPlan, entry: PlannedModel) -> tuple[Resolved, s
 def run(plan: ComparisonPlan, entry: PlannedModel, together: int = 1) -> Iterator[RunStarted | RunEnded]:
     """Train and evaluate a run; yields its start and its end. Interrupted if it is to be resumed later.
 
+    A run that was trained and evaluated before, on the other split, only ends.
+
     `together` is the number of runs at the same time, which is recorded because it affects the training time.
     """
     try:
+        was_trained = plan.was_evaluated(entry)
         resolved, message = resolved_run(plan, entry)
-        yield RunStarted(entry, message or f"{resolved.config.model.parameters():,} parameters")
+        if not was_trained:
+            yield RunStarted(entry, message or f"{resolved.config.model.parameters():,} parameters")
         for report in plan.trained(plan.run_folder(entry), resolved):
             if isinstance(report, Started):
                 make_folder(plan.evaluation_folder(entry).parent)
         assert isinstance(report, Ended), "the last report"
         facts = evaluate_run(plan, entry, report, resolved, together)
-        yield RunEnded(entry, facts.metrics[facts.metric], facts.seconds, metric=facts.metric)
+        seconds = None if was_trained else facts.seconds
+        yield RunEnded(entry, facts.metrics[facts.metric], seconds, metric=facts.metric)
     except FAILURES as error:  # a disk error stops the comparison
         yield RunEnded(entry, None, 0.0, str(error) if isinstance(error, SeqloomError) else reason_of(error))
 

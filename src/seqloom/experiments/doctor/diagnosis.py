@@ -8,6 +8,7 @@
 The test set is never read.
 """
 
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ import msgspec
 
 from seqloom.bundle import built, read_bundle
 from seqloom.config.base import dropouts
+from seqloom.config.data import AnySplit, RandomSplit
 from seqloom.config.options import strict
 from seqloom.config.training import RunConfig
 from seqloom.data.checks.check import DataFinding
@@ -71,6 +73,7 @@ OF_STEPS = (
     *("--find-lr", "--lr", "--schedule", "--warmup", "--clip-norm", "--batch-tokens", "--weight-decay"),
     *("--epochs", "--steps", "--patience", "--size", "--dropout"),
 )
+LARGEST_DEV = 50  # percent of the rows that are suggested for the dev set
 BATCHES = 8  # of the dev set: enough to see whether units are dead, and quick
 SCORED_TOKENS = 8_192  # of the dev set on which scores are compared, and at least ROWS rows: small sets are complete
 
@@ -217,12 +220,13 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
     # A model of --init keeps its own head.
     weighed = "class_weights" in task.settings and prepared.schema.target.one_label and not config.training.init
     inside, own = measure_inside(task, model, batches[:BATCHES]), evaluate(task, model, batches)
-    scores = Scores()
+    scores, running = Scores(), prepared.schema.target.is_running
     if both is not None:
         train = training_batches(task, both, config.training.batching)
         scores = measure_scores(task, model, config.training, both, ScoreBatches(train, batches), own)
-        messages = (f"the scores were not compared with baselines: {scores.problem}",) if scores.problem else ()
-    running, scored_on, of_all = prepared.schema.target.is_running, "the dev set", tuple[tuple[str, float], ...]()
+        fix = more_dev_rows(config.data.split, own.rows) if own.rows < ROWS and not running else ""
+        messages = (f"the scores were not compared with baselines: {scores.problem}{fix}",) if scores.problem else ()
+    scored_on, of_all = "the dev set", tuple[tuple[str, float], ...]()
     known = read_scores(folder.model) or RunScores(step=0)
     if next(every, None) is not None:
         scored_on = "a part of the dev set" if running else f"{own.rows:,} of {len(lengths):,} dev rows"
@@ -246,6 +250,20 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         messages=messages,
         compared=not uncompared,
     )
+
+
+def more_dev_rows(split: AnySplit | None, rows: int) -> str:
+    """How a new run gets a dev set that is large enough, as the end of a sentence.
+
+    >>> more_dev_rows(RandomSplit(dev_size=0.1), 32)
+    '; train a new run with --dev-size 16%, or on more data'
+    >>> more_dev_rows(None, 32), more_dev_rows(RandomSplit(dev_size=0.1), 2)
+    ('; train a new run with a larger dev set', '; train a new run on more data')
+    """
+    if not isinstance(split, RandomSplit):
+        return "; train a new run with a larger dev set"
+    needed = math.ceil(100 * split.dev_size * ROWS / max(1, rows))
+    return f"; train a new run {f'with --dev-size {needed}%, or ' if needed <= LARGEST_DEV else ''}on more data"
 
 
 def scored_batches(every: Iterator[AnyBatch]) -> list[AnyBatch]:

@@ -118,7 +118,7 @@ class Diagnosis(Shown):
             if not self.model_checked:
                 return "the model could not be checked (see Notes)"
             if not self.scores_compared:
-                return "the scores could not be compared with baselines (see Notes)"
+                return "no known problems found, but the scores could not be compared with baselines (see Notes)"
             return "no known problems found (see Notes)" if self.messages else "no known problems found"
         count = len(self.findings)
         found = "found 1 problem" if count == 1 else f"found {count} problems"

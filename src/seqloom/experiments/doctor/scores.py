@@ -104,8 +104,10 @@ def measure_scores(
     if not math.isfinite(scores.own):
         return scores._replace(floor=None, problem=f"the {metric.name} of the run is not a finite number")
     if own.rows < ROWS and own.statistics[:, -1].sum() < TOKENS:
-        needed = f"{TOKENS:,} tokens" if prepared.schema.target.is_running else f"{ROWS} rows"
-        return scores._replace(floor=None, problem=f"that needs a dev set of at least {needed}")
+        target, rows, tokens = prepared.schema.target, f"{ROWS} rows", f"{TOKENS:,} tokens"
+        needed = tokens if target.is_running else f"{rows} or {tokens}" if target.of_steps else rows
+        size = "" if target.is_running else f", and this one has {own.rows}"
+        return scores._replace(floor=None, problem=f"that needs a dev set of at least {needed}{size}")
     plain = task_of(ModelSpec.of(prepared)).with_metric(metric.name)  # without the calibration of the model
     constant = plain.constant_baseline(batches.train, batches.dev)
     others = [plain.simple_baseline(batches.train, batches.dev)]
