@@ -18,9 +18,10 @@ from seqloom.errors import ConfigError, RejectedError
 from seqloom.nn.types import Spelled
 from seqloom.tasks.encoders import with_words_input
 from seqloom.text.special_tokens import UNKNOWN
+from seqloom.training.data_defaults import first_rare
 from seqloom.training.devices import choose_device
 from seqloom.training.request import RunRequest
-from seqloom.training.resolve import Resolved, first_rare, resolve
+from seqloom.training.resolve import Resolved, resolve
 from seqloom.training.run import built_model, train_run
 from seqloom.training.run_location import RunLocation
 from training_common import BASE, write_data

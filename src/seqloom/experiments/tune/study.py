@@ -243,7 +243,8 @@ class Study:
         """Enqueue the run with default settings as first trial, then each other model once; solved ones as they are."""
         if self.study.get_trials(deepcopy=False):
             return
-        for number, name in enumerate(self.plan.space.models[: self.plan.trials]):
+        named = self.plan.space.models[: self.plan.trials] or ("",)  # none: the default of the task
+        for number, name in enumerate(named):
             is_solved, is_default = name in self.plan.solved, number == 0
             offered = {} if is_solved else params if is_default else {"model": name}
             notes = ({DEFAULT: True} if is_default else {}) | ({SOLVED: name} if is_solved else {})
