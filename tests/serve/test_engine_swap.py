@@ -49,9 +49,11 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def log() -> Iterator[Lines]:
-    handler = Lines()
+    handler, level = Lines(), engine_module.log.level
     engine_module.log.addHandler(handler)
+    engine_module.log.setLevel(logging.INFO)
     yield handler
+    engine_module.log.setLevel(level)
     engine_module.log.removeHandler(handler)
 
 
@@ -333,18 +335,26 @@ def test_a_folder_that_still_changes_is_left_alone(reviews: Path, forks: SharedF
     asyncio.run(check())
 
 
-def test_a_folder_that_is_gone_for_a_while_changes_nothing(reviews: Path, forks: SharedForks, log: Lines) -> None:
+def test_a_folder_that_is_gone_for_a_while_changes_nothing_and_is_logged(
+    reviews: Path, forks: SharedForks, log: Lines
+) -> None:
+    """Once, and when it is back."""
+
     async def check() -> None:
         async with serving({"reviews": reviews}, forks) as engine:
-            (reviews / "model").rename(reviews / ".away")
-            await asyncio.sleep(0.1)
-            assert await engine.ask("reviews", "classify", ["a good film"])
-            (reviews / ".away").rename(reviews / "model")
-            await asyncio.sleep(0.1)
+            for number in (1, 2):
+                reviews.rename(reviews.with_name("away"))
+                await until(lambda lines=2 * number - 1: len(log.lines) == lines)  # type: ignore[misc]
+                await asyncio.sleep(0.1)
+                assert await engine.ask("reviews", "classify", ["a good film"])
+                reviews.with_name("away").rename(reviews)
+                await until(lambda lines=2 * number: len(log.lines) == lines)  # type: ignore[misc]
+                await asyncio.sleep(0.1)
             assert engine.counters["swaps_total"] == engine.counters["refused_swaps_total"] == 0
-            assert log.lines == []
 
     asyncio.run(check())
+    gone = "the folder of reviews is missing or incomplete: workers that have loaded it go on, new ones cannot"
+    assert log.lines == [f"{gone}. Fix: put it back.", "the folder of reviews is back"] * 2
 
 
 def test_a_worker_that_starts_on_a_broken_folder_serves_the_other_models(

@@ -4,7 +4,8 @@
                                                                          └─▶ one cannot: keep the old one
 
 A folder may be replaced at once, or be copied file by file. As long as files change it is left alone. A version that is
-refused is tried again when any of its files changes, so a copy that paused in the middle is served in the end.
+refused is tried again when any of its files changes, so a copy that paused in the middle is served in the end. A folder
+that is missing costs nothing until a worker is lost: the log says so, before it is too late.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from seqloom.errors import SeqloomError
 from seqloom.serve.link import WorkerLink
 from seqloom.serve.messages import (
     DiscardModel,
@@ -49,6 +51,7 @@ class HotSwap:
         self.settled: dict[str, Mark | None] = {name: mark_of(path) for name, path in paths.items()}  # or refused
         self.seen = dict(self.settled)  # at the last look
         self.told: dict[str, Mark] = {}  # the version of which a line of the log says that it is refused
+        self.missing: set[str] = set()  # of which a line of the log says so
         self.numbers = count(1)
         self.tried: dict[str, float] = {}  # when a worker without the settled version was last asked to load it
 
@@ -65,13 +68,26 @@ class HotSwap:
     async def _look(self, name: str) -> None:
         mark = await asyncio.to_thread(mark_of, self.paths[name])
         still, self.seen[name] = mark == self.seen[name], mark
-        if mark is None or not still:
+        if not still:
+            return
+        if (mark is None) != (name in self.missing):
+            self._tell_missing(name)
+        if mark is None:
             return
         links = [link for link in self.links if link.ready]
         if mark == self.settled[name]:  # but it may have been away or another one, just when a worker started
             links = self._without(name, links)
         if links and await self._swap(name, mark, links):
             self.settled[name] = mark
+
+    def _tell_missing(self, name: str) -> None:
+        """Log that a folder is missing, or that it is back."""
+        self.missing ^= {name}
+        if name in self.missing:
+            said = f"the folder of {name} is missing or incomplete: workers that have loaded it go on, new ones cannot"
+            log.warning("%s", SeqloomError(said, fix="put it back"))
+        else:
+            log.info("the folder of %s is back", name)
 
     def _without(self, name: str, links: Sequence[WorkerLink]) -> list[WorkerLink]:
         """The workers that may not have the version in the folder; none if they were asked to load it a moment ago.
