@@ -128,7 +128,7 @@ def test_swaps_under_load_fail_no_request_and_broken_folders_are_refused(
 
     asyncio.run(check())
     refused = [line for line in log.lines if "is refused, the old one is kept" in line]
-    assert len(refused) == 1 and "model.safetensors" in refused[0]
+    assert len(refused) == 1 and "model.safetensors" in refused[0] and ". Fix: " in refused[0]
 
 
 def retrain_from(run: Path, scale: float) -> None:

@@ -125,7 +125,7 @@ class HotSwap:
 
     def _problem(self, name: str, found: Sequence[ModelStaged | ModelRefused | None]) -> str:
         """Why a version cannot be served; empty if it can."""
-        problems = [f"{one.problem}. {one.fix}" for one in found if isinstance(one, ModelRefused)]
+        problems = [str(SeqloomError(one.problem, fix=one.fix)) for one in found if isinstance(one, ModelRefused)]
         cards = [one.card for one in found if isinstance(one, ModelStaged) and name in self.cards]
         problems += [change_of(self.cards[name], card) for card in cards]
         return next(filter(None, problems), "")
