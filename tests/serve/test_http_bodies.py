@@ -227,6 +227,7 @@ def test_only_json_is_read(one: Server, kind: str) -> None:
     headers = {"Content-Type": kind} if kind else {}
     status, found, _ = one.ask("POST", "/v1/classify", GOOD, headers)
     assert (status, found["error"]["code"]) == (415, "content_type")
+    assert found["error"]["message"] == "the header Content-Type: application/json is missing. Fix: send it."
 
 
 def test_compressed_bodies_are_refused(one: Server) -> None:
