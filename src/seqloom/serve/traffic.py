@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO
 from seqloom.serve.engine import COUNTS
 from seqloom.serve.room import Room
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 MAX_PENDING = 10_000  # lines of the log that wait for a slow reader
 LOOK_SECONDS = 0.1
 UNROUTED = "-"  # the route of requests that have none
