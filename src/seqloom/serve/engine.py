@@ -219,7 +219,7 @@ class Engine:
         *,
         begun: float | None = None,
     ) -> list[Any]:
-        """Answer the items in order, each with the plain JSON value that `seqloom predict` would write.
+        """Answer the items in order, each with a plain JSON value, whose numbers are not rounded.
 
         Args:
             model: its name.
