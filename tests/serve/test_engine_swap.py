@@ -129,6 +129,7 @@ def test_swaps_under_load_fail_no_request_and_broken_folders_are_refused(
     asyncio.run(check())
     refused = [line for line in log.lines if "is refused, the old one is kept" in line]
     assert len(refused) == 1 and "model.safetensors" in refused[0] and ". Fix: " in refused[0]
+    assert log.lines.count("a new version of reviews is served") == 2 + more
 
 
 def retrain_from(run: Path, scale: float) -> None:
@@ -319,9 +320,12 @@ def test_a_model_of_another_task_is_refused(models: dict[str, Path], reviews: Pa
     asyncio.run(check())
 
 
-def test_a_folder_that_still_changes_is_left_alone(reviews: Path, forks: SharedForks) -> None:
+def test_a_folder_that_still_changes_is_left_alone_and_the_same_model_is_no_new_version(
+    reviews: Path, forks: SharedForks, log: Lines
+) -> None:
     async def check() -> None:
         async with serving({"reviews": reviews}, forks) as engine:
+            before = engine.models["reviews"].loaded_at
             staged = list[Any]()
             stage = engine._links[0].stage
             engine._links[0].stage = lambda message: staged.append(message) or stage(message)  # type: ignore[func-returns-value]
@@ -329,10 +333,11 @@ def test_a_folder_that_still_changes_is_left_alone(reviews: Path, forks: SharedF
                 os.utime(reviews / "model" / "model.safetensors", ns=(number, number))
                 await asyncio.sleep(0.005)
             assert staged == []
-            await until(lambda: engine.counters["swaps_total"] == 1)
-            assert len(staged) == 1
+            await until(lambda: engine.models["reviews"].loaded_at > before)
+            assert len(staged) == 1 and engine.counters["swaps_total"] == 0
 
     asyncio.run(check())
+    assert log.lines == ["reviews is loaded again; its version is the same"]
 
 
 def test_a_folder_that_is_gone_for_a_while_changes_nothing_and_is_logged(

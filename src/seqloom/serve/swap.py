@@ -95,8 +95,7 @@ class HotSwap:
         Those are workers that could not load it, and all if they do not have the same version: one that was started
         just before a swap has loaded the old one.
         """
-        versions = {link.cards[name].fingerprint for link in links if link.serves(name)}
-        asked = [link for link in links if len(versions) > 1 or not link.serves(name)]
+        asked = [link for link in links if len(self._versions(name)) > 1 or not link.serves(name)]
         now = asyncio.get_running_loop().time()
         if not asked or now - self.tried.get(name, -RETRY) < RETRY:
             return []
@@ -106,6 +105,7 @@ class HotSwap:
     async def _swap(self, name: str, mark: Mark, links: Sequence[WorkerLink]) -> bool:
         """Load a version in every worker; if all can, swap, else keep the old one. False: it must be tried again."""
         number, pids = next(self.numbers), [link.pid for link in links]
+        before = self._versions(name) | {self.cards[name].fingerprint}  # the latter: maybe no worker has it
         waits = [link.stage(StageModel(number, name, str(self.paths[name]))) for link in links]
         _, late = await asyncio.wait(waits, timeout=LONGEST_LOAD)
         found = [None if one in late else one.result() for one in waits]
@@ -119,9 +119,14 @@ class HotSwap:
         if problem:
             self._refuse(name, mark, problem)
         elif any(found):  # else all workers were lost meanwhile, and load it when they start
-            self.counts["swaps_total"] += 1
-            log.info("a new version of %s is served", name)
+            is_new = before != {self.cards[name].fingerprint}
+            self.counts["swaps_total"] += is_new
+            log.info("a new version of %s is served" if is_new else "%s is loaded again; its version is the same", name)
         return not late
+
+    def _versions(self, name: str) -> set[str]:
+        """The fingerprints of a model in the workers."""
+        return {link.cards[name].fingerprint for link in self.links if link.serves(name)}
 
     def _problem(self, name: str, found: Sequence[ModelStaged | ModelRefused | None]) -> str:
         """Why a version cannot be served; empty if it can."""
