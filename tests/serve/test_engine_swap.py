@@ -49,9 +49,11 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def log() -> Iterator[Lines]:
-    handler = Lines()
+    handler, level = Lines(), engine_module.log.level
     engine_module.log.addHandler(handler)
+    engine_module.log.setLevel(logging.INFO)
     yield handler
+    engine_module.log.setLevel(level)
     engine_module.log.removeHandler(handler)
 
 
@@ -126,7 +128,8 @@ def test_swaps_under_load_fail_no_request_and_broken_folders_are_refused(
 
     asyncio.run(check())
     refused = [line for line in log.lines if "is refused, the old one is kept" in line]
-    assert len(refused) == 1 and "model.safetensors" in refused[0]
+    assert len(refused) == 1 and "model.safetensors" in refused[0] and ". Fix: " in refused[0]
+    assert log.lines.count("a new version of reviews is served") == 2 + more
 
 
 def retrain_from(run: Path, scale: float) -> None:
@@ -317,9 +320,12 @@ def test_a_model_of_another_task_is_refused(models: dict[str, Path], reviews: Pa
     asyncio.run(check())
 
 
-def test_a_folder_that_still_changes_is_left_alone(reviews: Path, forks: SharedForks) -> None:
+def test_a_folder_that_still_changes_is_left_alone_and_the_same_model_is_no_new_version(
+    reviews: Path, forks: SharedForks, log: Lines
+) -> None:
     async def check() -> None:
         async with serving({"reviews": reviews}, forks) as engine:
+            before = engine.models["reviews"].loaded_at
             staged = list[Any]()
             stage = engine._links[0].stage
             engine._links[0].stage = lambda message: staged.append(message) or stage(message)  # type: ignore[func-returns-value]
@@ -327,24 +333,33 @@ def test_a_folder_that_still_changes_is_left_alone(reviews: Path, forks: SharedF
                 os.utime(reviews / "model" / "model.safetensors", ns=(number, number))
                 await asyncio.sleep(0.005)
             assert staged == []
-            await until(lambda: engine.counters["swaps_total"] == 1)
-            assert len(staged) == 1
+            await until(lambda: engine.models["reviews"].loaded_at > before)
+            assert len(staged) == 1 and engine.counters["swaps_total"] == 0
 
     asyncio.run(check())
+    assert log.lines == ["reviews is loaded again; its version is the same"]
 
 
-def test_a_folder_that_is_gone_for_a_while_changes_nothing(reviews: Path, forks: SharedForks, log: Lines) -> None:
+def test_a_folder_that_is_gone_for_a_while_changes_nothing_and_is_logged(
+    reviews: Path, forks: SharedForks, log: Lines
+) -> None:
+    """Once, and when it is back."""
+
     async def check() -> None:
         async with serving({"reviews": reviews}, forks) as engine:
-            (reviews / "model").rename(reviews / ".away")
-            await asyncio.sleep(0.1)
-            assert await engine.ask("reviews", "classify", ["a good film"])
-            (reviews / ".away").rename(reviews / "model")
-            await asyncio.sleep(0.1)
+            for number in (1, 2):
+                reviews.rename(reviews.with_name("away"))
+                await until(lambda lines=2 * number - 1: len(log.lines) == lines)  # type: ignore[misc]
+                await asyncio.sleep(0.1)
+                assert await engine.ask("reviews", "classify", ["a good film"])
+                reviews.with_name("away").rename(reviews)
+                await until(lambda lines=2 * number: len(log.lines) == lines)  # type: ignore[misc]
+                await asyncio.sleep(0.1)
             assert engine.counters["swaps_total"] == engine.counters["refused_swaps_total"] == 0
-            assert log.lines == []
 
     asyncio.run(check())
+    gone = "the folder of reviews is missing or incomplete: workers that have loaded it go on, new ones cannot"
+    assert log.lines == [f"{gone}. Fix: put it back.", "the folder of reviews is back"] * 2
 
 
 def test_a_worker_that_starts_on_a_broken_folder_serves_the_other_models(

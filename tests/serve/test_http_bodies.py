@@ -227,6 +227,7 @@ def test_only_json_is_read(one: Server, kind: str) -> None:
     headers = {"Content-Type": kind} if kind else {}
     status, found, _ = one.ask("POST", "/v1/classify", GOOD, headers)
     assert (status, found["error"]["code"]) == (415, "content_type")
+    assert found["error"]["message"] == "the header Content-Type: application/json is missing. Fix: send it."
 
 
 def test_compressed_bodies_are_refused(one: Server) -> None:
@@ -479,7 +480,7 @@ def test_an_unknown_field_is_answered_with_the_nearest_one_and_never_repeated() 
             typed(body, kind)
         message = refused.value.message
         assert ("Did you mean 'texts'?" in message) is meant and "he fields are model, texts" in message
-        assert "zzz" not in message and "xxx" not in message
+        assert "zzz" not in message and "xxx" not in message and refused.value.field is None
 
 
 def test_a_key_that_looks_like_a_place_is_not_one() -> None:

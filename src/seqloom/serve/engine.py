@@ -60,11 +60,24 @@ LONGEST_PAUSE = 5.0  # seconds before a worker that is lost again and again is s
 DOUBLINGS = 10  # of the pause; more would pass any limit, and in the end the range of a float
 LONGEST_LOAD = 300.0  # seconds in which a worker must have loaded its models
 HUNG = 10.0  # seconds beyond the longest request after which a worker that says nothing is killed
-COUNTED = (
-    *("requests_total", "items_total", "batches_total", "batch_items_total", "steps_total", "tokens_total"),
-    *("refused_total", "seconds_in_model_total", "seconds_in_queue_total"),
-    *("worker_restarts_total", "swaps_total", "refused_swaps_total"),
-)
+COUNTS = {  # what each number for monitoring means; those that end in `_total` only grow
+    "requests_total": "Requests for the queue, with those that found it full.",
+    "items_total": "Texts or inputs in these requests.",
+    "batches_total": "Batches that were sent to workers.",
+    "batch_items_total": "Texts or inputs in these batches.",
+    "steps_total": "Steps in which workers continued prompts.",
+    "tokens_total": "Tokens that were generated in these steps.",
+    "refused_total": "Requests that were refused in the queue or by a worker.",
+    "seconds_in_model_total": "Seconds in which workers computed.",
+    "seconds_in_queue_total": "Seconds in which requests waited until a worker began with them.",
+    "worker_restarts_total": "Workers that were lost.",
+    "swaps_total": "New versions of models that took the place of the old ones.",
+    "refused_swaps_total": "New versions of models that were refused.",
+    "waiting": "Requests in the queue, now.",
+    "running": "Requests in the workers, now.",
+    "workers_ready": "Workers that have loaded their models, now.",
+    "workers": "Workers, with those that still load.",
+}
 log = logging.getLogger("seqloom.serve")
 
 
@@ -96,7 +109,7 @@ class Engine:
         self._calls: set[Call] = set()  # that are not ended
         self._cards: dict[str, ModelCard] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
+        self._counts: dict[str, float] = {name: 0 for name in COUNTS if name.endswith("_total")}
         self._dispatcher = Dispatcher(self._links, config, self._counts)
         self._draining = self._closed = False
         self._broken: asyncio.Future[None] | None = None  # while it starts: a model that cannot be loaded
@@ -170,12 +183,7 @@ class Engine:
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """Numbers for monitoring, all plain; names that end in `_total` only grow.
-
-        requests_total, items_total, batches_total, batch_items_total, steps_total, tokens_total, refused_total,
-        seconds_in_model_total, seconds_in_queue_total, worker_restarts_total, swaps_total, refused_swaps_total,
-        waiting, running, workers_ready, workers.
-        """
+        """Numbers for monitoring, by the names in COUNTS."""
         waiting = self._dispatcher.waiting
         now = {
             "waiting": waiting,
@@ -211,7 +219,7 @@ class Engine:
         *,
         begun: float | None = None,
     ) -> list[Any]:
-        """Answer the items in order, each with the plain JSON value that `seqloom predict` would write.
+        """Answer the items in order, each with a plain JSON value, whose numbers are not rounded.
 
         Args:
             model: its name.

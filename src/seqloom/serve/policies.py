@@ -35,7 +35,7 @@ FORWARDED = HttpRefusal(
 )
 FORWARDED_BY = (b"forwarded", b"x-forwarded-for")
 JSON_TYPES = (JSON_TYPE, f"{JSON_TYPE}; charset=utf-8", f"{JSON_TYPE};charset=utf-8")
-NOT_JSON = HttpRefusal(415, "content_type", "the body is not JSON", f"send the header Content-Type: {JSON_TYPE}")
+NOT_JSON = HttpRefusal(415, "content_type", f"the header Content-Type: {JSON_TYPE} is missing", "send it")
 ENCODED = HttpRefusal(415, "content_encoding", "compressed bodies are not read", "leave out Content-Encoding")
 SAME_SITE = (b"same-origin", b"none")  # values of Sec-Fetch-Site that our own pages and the address bar send
 

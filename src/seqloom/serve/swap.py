@@ -4,7 +4,8 @@
                                                                          └─▶ one cannot: keep the old one
 
 A folder may be replaced at once, or be copied file by file. As long as files change it is left alone. A version that is
-refused is tried again when any of its files changes, so a copy that paused in the middle is served in the end.
+refused is tried again when any of its files changes, so a copy that paused in the middle is served in the end. A folder
+that is missing costs nothing until a worker is lost: the log says so, before it is too late.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from seqloom.errors import SeqloomError
 from seqloom.serve.link import WorkerLink
 from seqloom.serve.messages import (
     DiscardModel,
@@ -49,6 +51,7 @@ class HotSwap:
         self.settled: dict[str, Mark | None] = {name: mark_of(path) for name, path in paths.items()}  # or refused
         self.seen = dict(self.settled)  # at the last look
         self.told: dict[str, Mark] = {}  # the version of which a line of the log says that it is refused
+        self.missing: set[str] = set()  # of which a line of the log says so
         self.numbers = count(1)
         self.tried: dict[str, float] = {}  # when a worker without the settled version was last asked to load it
 
@@ -65,7 +68,11 @@ class HotSwap:
     async def _look(self, name: str) -> None:
         mark = await asyncio.to_thread(mark_of, self.paths[name])
         still, self.seen[name] = mark == self.seen[name], mark
-        if mark is None or not still:
+        if not still:
+            return
+        if (mark is None) != (name in self.missing):
+            self._tell_missing(name)
+        if mark is None:
             return
         links = [link for link in self.links if link.ready]
         if mark == self.settled[name]:  # but it may have been away or another one, just when a worker started
@@ -73,14 +80,22 @@ class HotSwap:
         if links and await self._swap(name, mark, links):
             self.settled[name] = mark
 
+    def _tell_missing(self, name: str) -> None:
+        """Log that a folder is missing, or that it is back."""
+        self.missing ^= {name}
+        if name in self.missing:
+            said = f"the folder of {name} is missing or incomplete: workers that have loaded it go on, new ones cannot"
+            log.warning("%s", SeqloomError(said, fix="put it back"))
+        else:
+            log.info("the folder of %s is back", name)
+
     def _without(self, name: str, links: Sequence[WorkerLink]) -> list[WorkerLink]:
         """The workers that may not have the version in the folder; none if they were asked to load it a moment ago.
 
         Those are workers that could not load it, and all if they do not have the same version: one that was started
         just before a swap has loaded the old one.
         """
-        versions = {link.cards[name].fingerprint for link in links if link.serves(name)}
-        asked = [link for link in links if len(versions) > 1 or not link.serves(name)]
+        asked = [link for link in links if len(self._versions(name)) > 1 or not link.serves(name)]
         now = asyncio.get_running_loop().time()
         if not asked or now - self.tried.get(name, -RETRY) < RETRY:
             return []
@@ -90,6 +105,7 @@ class HotSwap:
     async def _swap(self, name: str, mark: Mark, links: Sequence[WorkerLink]) -> bool:
         """Load a version in every worker; if all can, swap, else keep the old one. False: it must be tried again."""
         number, pids = next(self.numbers), [link.pid for link in links]
+        before = self._versions(name) | {self.cards[name].fingerprint}  # the latter: maybe no worker has it
         waits = [link.stage(StageModel(number, name, str(self.paths[name]))) for link in links]
         _, late = await asyncio.wait(waits, timeout=LONGEST_LOAD)
         found = [None if one in late else one.result() for one in waits]
@@ -103,13 +119,18 @@ class HotSwap:
         if problem:
             self._refuse(name, mark, problem)
         elif any(found):  # else all workers were lost meanwhile, and load it when they start
-            self.counts["swaps_total"] += 1
-            log.info("a new version of %s is served", name)
+            is_new = before != {self.cards[name].fingerprint}
+            self.counts["swaps_total"] += is_new
+            log.info("a new version of %s is served" if is_new else "%s is loaded again; its version is the same", name)
         return not late
+
+    def _versions(self, name: str) -> set[str]:
+        """The fingerprints of a model in the workers."""
+        return {link.cards[name].fingerprint for link in self.links if link.serves(name)}
 
     def _problem(self, name: str, found: Sequence[ModelStaged | ModelRefused | None]) -> str:
         """Why a version cannot be served; empty if it can."""
-        problems = [f"{one.problem}. {one.fix}" for one in found if isinstance(one, ModelRefused)]
+        problems = [str(SeqloomError(one.problem, fix=one.fix)) for one in found if isinstance(one, ModelRefused)]
         cards = [one.card for one in found if isinstance(one, ModelStaged) and name in self.cards]
         problems += [change_of(self.cards[name], card) for card in cards]
         return next(filter(None, problems), "")

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, TextIO
 
+from seqloom.serve.engine import COUNTS
 from seqloom.serve.room import Room
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 MAX_PENDING = 10_000  # lines of the log that wait for a slow reader
 LOOK_SECONDS = 0.1
 UNROUTED = "-"  # the route of requests that have none
@@ -132,8 +133,7 @@ class Traffic:
         lines += [*_family("log_lines_dropped_total", "counter", "Lines of the log that were not written.")]
         lines.append(f"seqloom_log_lines_dropped_total {self.log.dropped}")
         for name, number in sorted(engine.items()):
-            kind = "counter" if name.endswith("_total") or name.startswith("seconds_") else "gauge"
-            lines += _family(f"engine_{name}", kind, f"Of the engine: {name.replace('_', ' ')}.")
+            lines += _family(f"engine_{name}", "counter" if name.endswith("_total") else "gauge", COUNTS[name])
             lines.append(f"seqloom_engine_{name} {number:g}" if number < 1e6 else f"seqloom_engine_{name} {number:.3f}")
         return "\n".join(lines) + "\n"
 
