@@ -54,6 +54,34 @@ def test_files_named_after_languages_are_lines_of_text(run: Path, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_lines_of_text_are_not_read_with_the_settings_of_the_table_of_training(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("one\tEins\ntwo\tZwei\n" * 6)
+    columns = ["--no-header", "--input", "1", "--target", "2", "--task", "translate", "--model", "seq2seq-dot"]
+    short = ["--size", "nano", "--tokenizer", "words", "--steps", 2, "--out", tmp_path / "run"]
+    said("train", tmp_path / "pairs.tsv", *columns, *short)
+    for name in ("new.en", "new.txt"):
+        (tmp_path / name).write_text("one\ntwo\n")
+        done = CliRunner().invoke(app, ["translate", str(tmp_path / "run"), str(tmp_path / name), "--device", "cpu"])
+        assert done.exception is None and len(done.stdout.splitlines()) == 2
+        assert "as this run did" not in done.stderr
+    (tmp_path / "new.tsv").write_text("one\nEins\n")
+    done = CliRunner().invoke(app, ["translate", str(tmp_path / "run"), str(tmp_path / "new.tsv"), "--device", "cpu"])
+    assert len(done.stdout.splitlines()) == 2
+    assert f"reads {tmp_path / 'new.tsv'} as this run did: tsv, no header" in done.stderr
+
+
+@pytest.mark.slow
+def test_files_named_after_languages_have_the_encoding_of_training(tmp_path: Path) -> None:
+    lines = "".join(f"très {number}\n" for number in range(12))
+    (tmp_path / "train.en").write_bytes(lines.encode("cp1252"))
+    (tmp_path / "train.fr").write_bytes(f"é{lines}".encode("cp1252"))
+    files = [tmp_path / "train.en", tmp_path / "train.fr", "--encoding", "cp1252", "--model", "seq2seq-dot"]
+    said("train", *files, "--size", "nano", "--tokenizer", "words", "--steps", 2, "--out", tmp_path / "run")
+    done = CliRunner().invoke(app, ["translate", str(tmp_path / "run"), str(tmp_path / "train.en"), "--device", "cpu"])
+    assert done.exception is None and "as this run did: encoding cp1252" in done.stderr
+
+
+@pytest.mark.slow
 def test_several_texts_come_with_their_scores(run: Path) -> None:
     found = [json.loads(line) for line in said("translate", run, "--n-best", 2, given="one two\n").splitlines()]
     (one,) = load(run).translate(["one two"], n_best=2)
