@@ -54,6 +54,25 @@ def test_files_named_after_languages_are_lines_of_text(run: Path, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("skip", [False, True])
+def test_line_n_of_plain_text_is_the_translation_of_line_n(
+    run: Path, tmp_path: Path, skip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqloom.inference.prediction.BLOCK_ROWS", 2)
+    lines = ["", "one two", "", " ", "three, four", "two", "two", "", ""]
+    translated = {source: one.to_text() for source, one in zip(SOURCES, load(run).translate(SOURCES), strict=True)}
+    wanted = [translated.get(line, "") for line in lines]
+    given = "".join(f"{line}\n" for line in lines)
+    for name in ("a.en", "a.txt"):
+        (tmp_path / name).write_text(given)
+        said("translate", run, tmp_path / name, "--out", tmp_path / "a.de", *["--skip-bad-rows"] * skip)
+        assert (tmp_path / "a.de").read_text().split("\n") == [*wanted, ""]
+    assert said("translate", run, given=given).split("\n") == [*wanted, ""]
+    objects = said("translate", run, "--output-format", "jsonl", given=given).splitlines()
+    assert [json.loads(one)["line"] for one in objects] == [2, 5, 6, 7]  # these have the number of their line
+
+
+@pytest.mark.slow
 def test_lines_of_text_are_not_read_with_the_settings_of_the_table_of_training(run: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("one\tEins\ntwo\tZwei\n" * 6)
     columns = ["--no-header", "--input", "1", "--target", "2", "--task", "translate", "--model", "seq2seq-dot"]

@@ -2,7 +2,7 @@
 
     jsonl   {"line": 1, "label": "good", "scores": {"good": 0.9, "bad": 0.1}}
     csv     line,label,scores.good,scores.bad        a list is JSON in its cell
-    text    good
+    text    good                                     an empty line for each blank line of a text
 
 A bad row has a line too: `error` says what is wrong with it. A table has that column only with --skip-bad-rows.
 `write_predictions` predicts all rows and writes them.
@@ -19,8 +19,9 @@ import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, PredictRequest
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
+from seqloom.config.data import ANY_ROWS
 from seqloom.data.cells import flat, rounded_text, row
-from seqloom.data.problems import Ledger, Problem
+from seqloom.data.problems import UNLIMITED, Ledger, Problem
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
 from seqloom.report.numbers import counted
@@ -73,7 +74,9 @@ def prediction_line(example: "Example", prediction: "Prediction", source: str, *
 
 
 def error_line(problem: Problem, source: str) -> PredictionLine:
-    """Return the line of a bad row."""
+    """Return the line of a bad row; an empty one for a blank line."""
+    if problem.severity == "note":
+        return PredictionLine(_place(*problem.place[:2], source), {}, "")
     message = f"{problem.code}: {problem.text}"
     return PredictionLine(_place(*problem.place[:2], source), {}, f"(error: {message})", message)
 
@@ -128,9 +131,10 @@ def write_predictions(
     """Predict every input and write the predictions in order, with a progress bar on a terminal."""
     from seqloom.data.inputs import STANDARD_INPUT as NAMED
     from seqloom.inference.model import BATCH_TOKENS
-    from seqloom.inference.prediction import BadRowLedger
+    from seqloom.inference.prediction import BadRowLedger, LineLedger
 
-    ledger = BadRowLedger() if asked.skip else Ledger()
+    bad_rows = ANY_ROWS if asked.skip else UNLIMITED
+    ledger = LineLedger(bad_rows) if output.form == "text" else BadRowLedger(bad_rows)
     if output.with_input:
         kind = loaded.spec.schema.input
         if not kind.reads_tokens:
