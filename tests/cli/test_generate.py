@@ -100,7 +100,7 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
     ("arguments", "said"),
     [
         (("once", "--output-format", "xml"), "jsonl, csv, text"),
-        (("once", "--out", "a.parquet"), "predictions are written as jsonl"),
+        (("once", "--out", "a.parquet"), r"written as jsonl, csv or text, not as \.parquet\. Fix: --out a\.txt"),
         (("--file", "a.txt", "--out", "a.txt"), "is the input file"),
         (("once", "--length-penalty", 0.5), "add --beam-size 5"),
         (("once", "--file", "a.txt"), "leave one of them out"),

@@ -163,6 +163,8 @@ def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
         (("--output-format", "text", "--n-best", 2), "--output-format jsonl"),
         (("--n-best", 7), "--n-best 7 is more than --beam-size 5.*--beam-size 7, or a lower --n-best"),
         (("--output-format", "xml"), "choose from"),
+        (("--out", "new.tsv"), r"written as jsonl, csv or text, not as \.tsv\. Fix: --out new\.txt"),
+        (("--out", "new.tsv", "--with-input"), r"Fix: --out new\.jsonl"),
         (("--beam-size", 0), "^--beam-size: expected"),
         (("--max-new-tokens", 0), "^--max-new-tokens: expected"),
         (("--coverage-penalty", -1), "^--coverage-penalty: expected"),

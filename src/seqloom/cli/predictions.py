@@ -51,16 +51,17 @@ class PredictionLine(NamedTuple):
         return self.place | self.prediction | ({ERROR: self.error} if self.error else {})
 
 
-def output_format_of(asked: str | None, out: Path | None) -> OutputFormat:
-    """Return the given format, else that of the file suffix; raise ConfigError if they differ."""
+def output_format_of(asked: str | None, out: Path | None, usual: OutputFormat = "jsonl") -> OutputFormat:
+    """Return the given format, else that of the file suffix, else the usual one; raise ConfigError if they differ."""
     if asked is not None and asked not in OUTPUT_FORMATS:
         raise ConfigError(f"--output-format {asked!r}", fix=f"choose from {', '.join(OUTPUT_FORMATS)}")
     ending = "" if out is None else out.suffix.lower()
     if ending in OTHER_SUFFIXES or (asked is not None and SUFFIXES.get(ending, asked) != asked):
-        form = asked or "jsonl"
+        form = asked or usual
         fix = f"--out {cast(Path, out).with_suffix('.txt' if form == 'text' else f'.{form}')}"
-        raise ConfigError(f"--out {out}: predictions are written as {form}, not as {cast(Path, out).suffix}", fix=fix)
-    return asked if asked is not None else SUFFIXES.get(ending, "jsonl")
+        kinds = asked or f"{', '.join(OUTPUT_FORMATS[:-1])} or {OUTPUT_FORMATS[-1]}"
+        raise ConfigError(f"--out {out}: predictions are written as {kinds}, not as {cast(Path, out).suffix}", fix=fix)
+    return asked if asked is not None else SUFFIXES.get(ending, usual)
 
 
 def prediction_line(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> PredictionLine:
