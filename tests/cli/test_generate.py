@@ -42,6 +42,11 @@ def generate(*arguments: object, given: str | bytes | None = None, exit_code: in
     return done.stdout.splitlines()
 
 
+def test_translate_names_the_command_of_a_language_model(run: Path) -> None:
+    done = CliRunner().invoke(app, ["translate", str(run), "once", "--device", "cpu"])
+    assert "its task is lm. Fix: use `seqloom generate`" in str(done.exception)
+
+
 def test_a_prompt_is_gone_on_with(run: Path) -> None:
     ((answer,),) = load(run).generate(["once upon"], max_new_tokens=5)
     assert generate(run, "once upon", "--max-new-tokens", 5) == [f"once upon{answer.text}"]

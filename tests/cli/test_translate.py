@@ -183,10 +183,15 @@ def test_a_length_penalty_without_a_beam_is_refused_by_evaluate() -> None:
 @pytest.mark.slow
 def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
-    with pytest.raises(ConfigError, match="this model cannot translate: its task is classify"):
+    with pytest.raises(ConfigError, match=r"this model cannot translate: its task is classify.*use `seqloom predict`"):
         said("translate", reviews, given="one\n")
     with pytest.raises(ConfigError, match="for models that generate text, but the task of this model is classify"):
         load(reviews).evaluate("no-such-file.csv", decoding=BeamConfig())
+
+
+def test_generate_names_the_command_of_a_translator(run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs a language model.*translate\. Fix: use `seqloom translate`"):
+        said("generate", run, "one")
 
 
 @pytest.mark.slow
