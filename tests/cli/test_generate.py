@@ -42,6 +42,11 @@ def generate(*arguments: object, given: str | bytes | None = None, exit_code: in
     return done.stdout.splitlines()
 
 
+def test_translate_names_the_command_of_a_language_model(run: Path) -> None:
+    done = CliRunner().invoke(app, ["translate", str(run), "once", "--device", "cpu"])
+    assert "its task is lm. Fix: use `seqloom generate`" in str(done.exception)
+
+
 def test_a_prompt_is_gone_on_with(run: Path) -> None:
     ((answer,),) = load(run).generate(["once upon"], max_new_tokens=5)
     assert generate(run, "once upon", "--max-new-tokens", 5) == [f"once upon{answer.text}"]
@@ -100,7 +105,7 @@ def test_on_a_terminal_an_answer_is_shown_as_it_is_written(run: Path, monkeypatc
     ("arguments", "said"),
     [
         (("once", "--output-format", "xml"), "jsonl, csv, text"),
-        (("once", "--out", "a.parquet"), "predictions are written as jsonl"),
+        (("once", "--out", "a.parquet"), r"written as jsonl, csv or text, not as \.parquet\. Fix: --out a\.txt"),
         (("--file", "a.txt", "--out", "a.txt"), "is the input file"),
         (("once", "--length-penalty", 0.5), "add --beam-size 5"),
         (("once", "--file", "a.txt"), "leave one of them out"),

@@ -110,7 +110,10 @@ def test_a_bad_row_leaves_the_old_output_as_it_was(run, tmp_path) -> None:
         (("a.csv", "-o", "a.csv"), r"is the input file"),
         (("aa.csv",), r"aa\.csv: file\.missing.*Did you mean a\.csv\?"),
         (("nope.csv",), r"nope\.csv: file\.missing: there is no such file\. Fix: check the path\.$"),
-        (("a.csv", "-o", "out.xlsx"), r"predictions are written as jsonl, not as \.xlsx\. Fix: --out out\.jsonl"),
+        (
+            ("a.csv", "-o", "out.xlsx"),
+            r"predictions are written as jsonl, csv or text, not as \.xlsx\. Fix: --out out\.jsonl",
+        ),
         (("a.csv", "-o", "out.JSON"), r"not as \.JSON\. Fix: --out out\.jsonl"),
         (
             ("a.csv", "-o", "out.csv", "--output-format", "text"),

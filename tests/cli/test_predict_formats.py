@@ -20,7 +20,7 @@ from seqloom.cli import app
 from seqloom.cli.terminal import SOME_BAD
 from seqloom.data.problems import Place, Problem
 from seqloom.errors import ConfigError, RejectedError
-from seqloom.inference.prediction import BadRowLedger, _merged
+from seqloom.inference.prediction import LineLedger, _merged
 
 TEXTS = ["good", "a bad film", "bad"]
 
@@ -143,12 +143,14 @@ def test_a_file_without_bad_rows_ends_with_0(run: Path) -> None:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.booleans(), max_size=12))
-def test_answers_and_bad_rows_come_in_the_order_of_their_lines(good: list[bool]) -> None:
-    ledger, answered = BadRowLedger(), []
+@given(st.lists(st.sampled_from([True, False, None]), max_size=12))
+def test_answers_bad_rows_and_blank_lines_come_in_the_order_of_their_lines(good: list[bool | None]) -> None:
+    ledger, answered = LineLedger(), []
     for line, fine in enumerate(good, 1):
         place = Place("a", line)
-        if fine:
+        if fine is None:
+            ledger.blank_line(place)
+        elif fine:
             ledger.rows += 1
             answered.append((seqloom.data.schema.Example("x", None, "", place), None))
         else:
@@ -207,6 +209,8 @@ def test_a_text_beyond_the_last_position_is_refused_with_its_place(short: Path) 
 def test_with_skip_the_texts_that_fit_are_answered(short: Path) -> None:
     found = objects(predict(short, "-", "--skip-bad-rows", given="good\na a a a a\na a a a\n").stdout)
     assert ["label" in one for one in found] == [True, False, True]
+    text = predict(short, "-", "--skip-bad-rows", "--output-format", "text", given="a a a a a\n\ngood\n").stdout
+    assert [line[:7] for line in text.split("\n")] == ["(error:", "", found[0]["label"], ""]
 
 
 def test_no_such_text_can_be_judged_either(short: Path, tmp_path: Path) -> None:

@@ -54,6 +54,53 @@ def test_files_named_after_languages_are_lines_of_text(run: Path, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("skip", [False, True])
+def test_line_n_of_plain_text_is_the_translation_of_line_n(
+    run: Path, tmp_path: Path, skip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqloom.inference.prediction.BLOCK_ROWS", 2)
+    lines = ["", "one two", "", " ", "three, four", "two", "two", "", ""]
+    translated = {source: one.to_text() for source, one in zip(SOURCES, load(run).translate(SOURCES), strict=True)}
+    wanted = [translated.get(line, "") for line in lines]
+    given = "".join(f"{line}\n" for line in lines)
+    for name in ("a.en", "a.txt"):
+        (tmp_path / name).write_text(given)
+        said("translate", run, tmp_path / name, "--out", tmp_path / "a.de", *["--skip-bad-rows"] * skip)
+        assert (tmp_path / "a.de").read_text().split("\n") == [*wanted, ""]
+    assert said("translate", run, given=given).split("\n") == [*wanted, ""]
+    objects = said("translate", run, "--output-format", "jsonl", given=given).splitlines()
+    assert [json.loads(one)["line"] for one in objects] == [2, 5, 6, 7]  # these have the number of their line
+
+
+@pytest.mark.slow
+def test_lines_of_text_are_not_read_with_the_settings_of_the_table_of_training(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("one\tEins\ntwo\tZwei\n" * 6)
+    columns = ["--no-header", "--input", "1", "--target", "2", "--task", "translate", "--model", "seq2seq-dot"]
+    short = ["--size", "nano", "--tokenizer", "words", "--steps", 2, "--out", tmp_path / "run"]
+    said("train", tmp_path / "pairs.tsv", *columns, *short)
+    for name in ("new.en", "new.txt"):
+        (tmp_path / name).write_text("one\ntwo\n")
+        done = CliRunner().invoke(app, ["translate", str(tmp_path / "run"), str(tmp_path / name), "--device", "cpu"])
+        assert done.exception is None and len(done.stdout.splitlines()) == 2
+        assert "as this run did" not in done.stderr
+    (tmp_path / "new.tsv").write_text("one\nEins\n")
+    done = CliRunner().invoke(app, ["translate", str(tmp_path / "run"), str(tmp_path / "new.tsv"), "--device", "cpu"])
+    assert len(done.stdout.splitlines()) == 2
+    assert f"reads {tmp_path / 'new.tsv'} as this run did: tsv, no header" in done.stderr
+
+
+@pytest.mark.slow
+def test_files_named_after_languages_have_the_encoding_of_training(tmp_path: Path) -> None:
+    lines = "".join(f"très {number}\n" for number in range(12))
+    (tmp_path / "train.en").write_bytes(lines.encode("cp1252"))
+    (tmp_path / "train.fr").write_bytes(f"é{lines}".encode("cp1252"))
+    files = [tmp_path / "train.en", tmp_path / "train.fr", "--encoding", "cp1252", "--model", "seq2seq-dot"]
+    said("train", *files, "--size", "nano", "--tokenizer", "words", "--steps", 2, "--out", tmp_path / "run")
+    done = CliRunner().invoke(app, ["translate", str(tmp_path / "run"), str(tmp_path / "train.en"), "--device", "cpu"])
+    assert done.exception is None and "as this run did: encoding cp1252" in done.stderr
+
+
+@pytest.mark.slow
 def test_several_texts_come_with_their_scores(run: Path) -> None:
     found = [json.loads(line) for line in said("translate", run, "--n-best", 2, given="one two\n").splitlines()]
     (one,) = load(run).translate(["one two"], n_best=2)
@@ -116,6 +163,8 @@ def test_unknown_words_are_copied_from_the_source(run: Path) -> None:
         (("--output-format", "text", "--n-best", 2), "--output-format jsonl"),
         (("--n-best", 7), "--n-best 7 is more than --beam-size 5.*--beam-size 7, or a lower --n-best"),
         (("--output-format", "xml"), "choose from"),
+        (("--out", "new.tsv"), r"written as jsonl, csv or text, not as \.tsv\. Fix: --out new\.txt"),
+        (("--out", "new.tsv", "--with-input"), r"Fix: --out new\.jsonl"),
         (("--beam-size", 0), "^--beam-size: expected"),
         (("--max-new-tokens", 0), "^--max-new-tokens: expected"),
         (("--coverage-penalty", -1), "^--coverage-penalty: expected"),
@@ -134,10 +183,15 @@ def test_a_length_penalty_without_a_beam_is_refused_by_evaluate() -> None:
 @pytest.mark.slow
 def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     reviews = make_run(tmp_path / "run", **make_reviews(tmp_path))
-    with pytest.raises(ConfigError, match="this model cannot translate: its task is classify"):
+    with pytest.raises(ConfigError, match=r"this model cannot translate: its task is classify.*use `seqloom predict`"):
         said("translate", reviews, given="one\n")
     with pytest.raises(ConfigError, match="for models that generate text, but the task of this model is classify"):
         load(reviews).evaluate("no-such-file.csv", decoding=BeamConfig())
+
+
+def test_generate_names_the_command_of_a_translator(run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs a language model.*translate\. Fix: use `seqloom translate`"):
+        said("generate", run, "one")
 
 
 @pytest.mark.slow

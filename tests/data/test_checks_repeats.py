@@ -64,6 +64,23 @@ def test_the_overlap_is_the_number_of_rows_whose_input_is_in_the_other_part(one:
     assert checked(train=train, dev=dev).counts["leak.overlap"] == sum(number in one for number in other)
 
 
+@pytest.mark.parametrize(
+    ("targets", "said", "offered"),
+    [
+        ("ab", "also in train; the first", True),
+        ("xb", "in train, 1 with the same target; the first", True),
+        ("xx", "also in train, none with the same target; the first", False),
+    ],
+)
+def test_a_cleaned_copy_is_offered_only_for_repeats_with_the_same_target(
+    targets: str, said: str, offered: bool
+) -> None:
+    ledger, file = Ledger(), rows("a.tsv", ["one", "two", "three", "one", "two", "four"], f"abc{targets}d")
+    check_parts({"train": file[:3], "dev": file[3:]}, Schema("text", "text"), ledger)
+    (problem,) = ledger.samples["leak.overlap"]
+    assert said in problem.text and ("seqloom data clean a.tsv" in problem.fix) == offered
+
+
 def test_a_repeated_id_is_refused_with_both_lines() -> None:
     examples = rows("train", [f"text {row}" for row in range(6)])
     examples[4] = examples[4]._replace(id=examples[1].id)

@@ -67,9 +67,19 @@ def test_small_models_other_families_and_single_forms_keep_their_dropout(sentenc
 def test_a_translator_says_its_dropout_unless_it_was_named(sentences: Path) -> None:
     usual = chosen(sentences, model="transformer", epochs=30)
     assert set(dropouts(usual.config.model)) == {0.3} and any(one.startswith("dropout: 0.3") for one in usual.messages)
-    for others in ({"dropout": 0.1, "epochs": 30}, {"epochs": 5}, {"seconds": 60}, {"steps": 2}):
+    for others in ({"dropout": 0.1, "epochs": 30}, {"epochs": 5}, {"steps": 2}):
         other = chosen(sentences, model="transformer", **others)
         assert set(dropouts(other.config.model)) == {0.1} and not any(one.startswith("drop") for one in other.messages)
+
+
+def test_a_translator_with_a_duration_in_seconds_keeps_its_dropout_and_says_which_one_to_use(sentences: Path) -> None:
+    timed = chosen(sentences, model="transformer", seconds=60)
+    (line,) = (one for one in timed.messages if one.startswith("dropout"))
+    assert set(dropouts(timed.config.model)) == {0.1} and "dropout: 0.1, as with --seconds" in line
+    assert "--dropout 0.3 is better for few training tokens" in line
+    for others in ({"dropout": 0.1}, {"size": "tiny"}, {"model": "seq2seq-dot"}):
+        other = chosen(sentences, **{"model": "transformer", "seconds": 60} | others)
+        assert not any(one.startswith("drop") for one in other.messages)
 
 
 def test_epochs_are_expected_by_the_duration_of_a_run(sentences: Path) -> None:

@@ -273,6 +273,12 @@ def test_a_long_run_with_its_own_dimensions_is_told_smaller_ones(
     assert re.search(suggested, line), line
 
 
+def test_a_duration_in_seconds_is_that_of_training_alone() -> None:
+    timed = ("small", SecondsConfig(seconds=200), 200.0)
+    told = estimate_line(timed, timed, Processor(2), dict)  # type: ignore[arg-type]
+    assert told == "estimated time: about 3 min on 2 cores, and then the last validation and the report"
+
+
 def test_nano_is_never_suggested() -> None:
     assert not any("nano" in smaller_sizes(size) for size in SIZES)
 

@@ -103,11 +103,7 @@ def generate(
     device: DeviceName = "auto",
 ) -> None:
     """Continue prompts with a language model. The prompts come from the command line, a file or standard input."""
-    form = (
-        output_format_of(output_format, out)
-        if output_format is not None or (out is not None and out.suffix)
-        else "text"
-    )
+    form = output_format_of(output_format, out, "text")
     require_another(str(file or STANDARD_INPUT), out)
     if prompts and file is not None:
         raise ConfigError(f"prompts are given on the command line and in {file}", fix="leave one of them out")

@@ -2,7 +2,7 @@
 
     jsonl   {"line": 1, "label": "good", "scores": {"good": 0.9, "bad": 0.1}}
     csv     line,label,scores.good,scores.bad        a list is JSON in its cell
-    text    good
+    text    good                                     an empty line for each blank line of a text
 
 A bad row has a line too: `error` says what is wrong with it. A table has that column only with --skip-bad-rows.
 `write_predictions` predicts all rows and writes them.
@@ -19,8 +19,9 @@ import typer
 
 from seqloom.cli.inputs import STANDARD_INPUT, PredictRequest
 from seqloom.cli.terminal import SOME_BAD, Screen, work_bar
+from seqloom.config.data import ANY_ROWS
 from seqloom.data.cells import flat, rounded_text, row
-from seqloom.data.problems import Ledger, Problem
+from seqloom.data.problems import UNLIMITED, Ledger, Problem
 from seqloom.errors import ConfigError
 from seqloom.events import Progress
 from seqloom.report.numbers import counted
@@ -50,16 +51,17 @@ class PredictionLine(NamedTuple):
         return self.place | self.prediction | ({ERROR: self.error} if self.error else {})
 
 
-def output_format_of(asked: str | None, out: Path | None) -> OutputFormat:
-    """Return the given format, else that of the file suffix; raise ConfigError if they differ."""
+def output_format_of(asked: str | None, out: Path | None, usual: OutputFormat = "jsonl") -> OutputFormat:
+    """Return the given format, else that of the file suffix, else the usual one; raise ConfigError if they differ."""
     if asked is not None and asked not in OUTPUT_FORMATS:
         raise ConfigError(f"--output-format {asked!r}", fix=f"choose from {', '.join(OUTPUT_FORMATS)}")
     ending = "" if out is None else out.suffix.lower()
     if ending in OTHER_SUFFIXES or (asked is not None and SUFFIXES.get(ending, asked) != asked):
-        form = asked or "jsonl"
+        form = asked or usual
         fix = f"--out {cast(Path, out).with_suffix('.txt' if form == 'text' else f'.{form}')}"
-        raise ConfigError(f"--out {out}: predictions are written as {form}, not as {cast(Path, out).suffix}", fix=fix)
-    return asked if asked is not None else SUFFIXES.get(ending, "jsonl")
+        kinds = asked or f"{', '.join(OUTPUT_FORMATS[:-1])} or {OUTPUT_FORMATS[-1]}"
+        raise ConfigError(f"--out {out}: predictions are written as {kinds}, not as {cast(Path, out).suffix}", fix=fix)
+    return asked if asked is not None else SUFFIXES.get(ending, usual)
 
 
 def prediction_line(example: "Example", prediction: "Prediction", source: str, *, with_input: bool) -> PredictionLine:
@@ -73,7 +75,9 @@ def prediction_line(example: "Example", prediction: "Prediction", source: str, *
 
 
 def error_line(problem: Problem, source: str) -> PredictionLine:
-    """Return the line of a bad row."""
+    """Return the line of a bad row; an empty one for a blank line."""
+    if problem.severity == "note":
+        return PredictionLine(_place(*problem.place[:2], source), {}, "")
     message = f"{problem.code}: {problem.text}"
     return PredictionLine(_place(*problem.place[:2], source), {}, f"(error: {message})", message)
 
@@ -128,9 +132,10 @@ def write_predictions(
     """Predict every input and write the predictions in order, with a progress bar on a terminal."""
     from seqloom.data.inputs import STANDARD_INPUT as NAMED
     from seqloom.inference.model import BATCH_TOKENS
-    from seqloom.inference.prediction import BadRowLedger
+    from seqloom.inference.prediction import BadRowLedger, LineLedger
 
-    ledger = BadRowLedger() if asked.skip else Ledger()
+    bad_rows = ANY_ROWS if asked.skip else UNLIMITED
+    ledger = LineLedger(bad_rows) if output.form == "text" else BadRowLedger(bad_rows)
     if output.with_input:
         kind = loaded.spec.schema.input
         if not kind.reads_tokens:

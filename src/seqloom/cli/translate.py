@@ -28,8 +28,6 @@ from seqloom.cli.options import (
     with_defaults,
 )
 from seqloom.cli.predictions import (
-    OTHER_SUFFIXES,
-    SUFFIXES,
     OutputFormat,
     OutputOptions,
     output_format_of,
@@ -121,8 +119,7 @@ def translate(
 def _form(asked: str | None, out: Path | None, best: int, *, with_input: bool) -> OutputFormat:
     """Return the output format: plain text, unless a source has several lines of output."""
     more = best > 1 or with_input
-    named = out is not None and out.suffix.lower() in (*SUFFIXES, *OTHER_SUFFIXES)  # new.de is text
-    form = output_format_of(asked, out) if asked is not None or named or more else "text"
+    form = output_format_of(asked, out, "jsonl" if more else "text")  # new.de is text
     if form == "text" and more:
         what = "--with-input" if with_input else f"--n-best {best}"
         raise ConfigError(

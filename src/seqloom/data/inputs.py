@@ -265,7 +265,7 @@ class StreamReader:
             numbered = list(enumerate(lines_in(passage.text), passage.first_line))
             for number, line in numbered:
                 if (not line or line.isspace()) and number not in self.lost:
-                    self.ledger.note("text.blank", "a blank line, skipped", Place(str(self.path), number))
+                    self.ledger.blank_line(Place(str(self.path), number))
             yield [(number, line) for number, line in numbered if line and not line.isspace()]
 
     def _characters(self) -> Iterator[str]:

@@ -211,6 +211,10 @@ class Ledger:
         """Count something unusual that was read correctly."""
         self._keep(Problem("note", code, text, place), count)
 
+    def blank_line(self, place: Place) -> None:
+        """Count a blank line between lines of text, which is no row."""
+        self.note("text.blank", "a blank line, skipped", place)
+
     def _keep(self, problem: Problem, count: int) -> None:
         self.counts[problem.code] += count
         samples = self.samples.setdefault(problem.code, [])

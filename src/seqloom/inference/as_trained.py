@@ -54,7 +54,8 @@ def run_config(model: Path) -> RunConfig | None:
 def reading_as_trained(run: RunConfig | None, paths: tuple[Path, ...], given: Mapping[str, Any]) -> FileReading:
     """Return how to read files: by the given settings, else as in training if they have the same format.
 
-    A format that was given for training also applies to files with the same suffix or an unknown suffix.
+    A format that was given for training also applies to files with the same suffix or an unknown suffix. Without one,
+    a file with an unknown suffix has lines of text or cannot be read: settings of a table do not apply to it.
     """
     if run is None:
         return FileReading(ReadingConfig(**given))
@@ -62,7 +63,7 @@ def reading_as_trained(run: RunConfig | None, paths: tuple[Path, ...], given: Ma
     was, endings = trained_format(run), {path.suffix.lower() for path in trained}
     alike = all(path.suffix.lower() in endings or known_format(path) is None for path in paths)
     known = own.format if alike and len(paths) == len(trained) else None
-    if (_format(paths, given.get("format", known)) or was) != was:
+    if (_format(paths, given.get("format", known)) or "text") != was:
         return FileReading(ReadingConfig(**given))
     reading = msgspec.structs.replace(own, **({"format": known} | dict(given)))
     reused = tuple(worded_changes(reading, {"format", *given}))

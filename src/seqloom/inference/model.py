@@ -300,7 +300,7 @@ class LoadedModel(OpenedModel):
     def replies(
         self, windows: Iterable[list[Example]], ledger: Ledger, *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[Reply]:
-        """The same for windows of examples; with a `BadRowLedger`, bad rows are yielded too, in their place."""
+        """The same for windows of examples; what a `BadRowLedger` keeps is yielded too, in its place."""
         encoder, limits = self._encoder_and_limits(ledger)
         return replies(windows, encoder, self._answer, batch_tokens=batch_tokens, limits=limits)
 

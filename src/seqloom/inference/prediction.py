@@ -3,18 +3,20 @@
 inputs ──▶ windows of some thousand ── sorted by length ──▶ batches ──▶ model ──▶ original order ──▶ predictions
 
 A bad row is an error before any prediction of its window; with a `BadRowLedger` it is yielded in its place and the rest
-is predicted. Sorting keeps padding small, windows keep memory small. Neither changes a prediction, up to rounding.
+is predicted, and with a `LineLedger` blank lines are yielded too. Sorting keeps padding small, windows keep memory
+small. Neither changes a prediction, up to rounding.
 """
 
 import re
 from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqloom.config.data import ANY_ROWS, EncodingConfig
+from seqloom.config.data import ANY_ROWS, BadRows, EncodingConfig
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, bounded, weight
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
@@ -28,7 +30,7 @@ from seqloom.text.ragged import Ragged
 Answer = Callable[[Any], Sequence[Prediction]]  # from a batch of inputs
 
 
-Reply = tuple[Example, Prediction] | Problem  # an example with its prediction, or a bad row
+Reply = tuple[Example, Prediction] | Problem  # an example with its prediction; a bad row; a blank line
 NO_LIMIT = 2**62
 NAMED_FLAG = re.compile(r",? or [^,]*--.*$")  # the part of a fix that names a flag
 
@@ -41,16 +43,25 @@ class Limits(NamedTuple):
 
 
 class BadRowLedger(Ledger):
-    """A ledger that keeps every bad row until it is yielded, so that each can have a line among the predictions."""
+    """A ledger that keeps bad rows until they are yielded, so that each can have a line among the predictions."""
 
-    def __init__(self) -> None:
-        super().__init__(ANY_ROWS)
+    def __init__(self, bad_rows: BadRows = ANY_ROWS) -> None:
+        super().__init__(bad_rows)
         self.kept: list[tuple[int, Problem]] = []  # with the number of good rows before it
 
     def bad_row(self, code: str, text: str, place: Place, fix: str = "") -> None:
-        """Count a bad row, and keep its problem."""
+        """Count a bad row, and keep its problem; where bad rows are errors, there are no predictions after it."""
         super().bad_row(code, text, place, fix)
-        self.kept.append((self.rows, Problem("reject", code, text, place, fix)))
+        if self.bad_rows.skip_bad_rows:
+            self.kept.append((self.rows, Problem("reject", code, text, place, fix)))
+
+
+class LineLedger(BadRowLedger):
+    """The same for an output whose line n belongs to line n of the input: blank lines are kept too."""
+
+    def blank_line(self, place: Place) -> None:
+        """Keep a blank line; it is no problem, because it has a line in the output."""
+        self.kept.append((self.rows, Problem("note", "text.blank", "", place)))
 
 
 class GivenInputs(Ledger):
@@ -102,21 +113,23 @@ def report_too_long(length: int, most: int, place: Place, ledger: Ledger) -> Non
 
 
 def _merged(answered: list[tuple[Example, Prediction]], ledger: Ledger, done: int) -> Iterator[Reply]:
-    """Yield the predictions with each bad row at its position in the file."""
+    """Yield the predictions with each bad row and blank line at its position in the file."""
     kept = ledger.kept if isinstance(ledger, BadRowLedger) else []
+    lines = defaultdict[str, list[int]](list)
+    for example, _ in answered:
+        lines[example.place.path].append(example.place.line or 0)
     placed = []
     for rows, problem in kept:  # placed by line, or by the number of rows before it
-        path, line, _ = problem.place
-        lines = [example.place.line or 0 for example, _ in answered if example.place.path == path]
+        own, line = lines[problem.place.path], problem.place.line or 0
         otherwise = min(max(0, rows - done), len(answered))
-        placed.append((bisect_left(lines, line or 0) if len(lines) == len(answered) else otherwise, problem))
+        placed.append((bisect_left(own, line) if len(own) == len(answered) else otherwise, line, problem))
     kept.clear()
-    placed.sort(key=lambda one: one[0])
+    waiting = deque(sorted(placed, key=lambda one: one[:2]))
     for number, one in enumerate(answered):
-        while placed and placed[0][0] <= number:
-            yield placed.pop(0)[1]
+        while waiting and waiting[0][0] <= number:
+            yield waiting.popleft()[-1]
         yield one
-    yield from (problem for _, problem in placed)
+    yield from (problem for *_, problem in waiting)
 
 
 def _answered(columns: Mapping[str, Ragged], kind: InputKind, answer: Answer, batch_tokens: int) -> list[Prediction]:

@@ -522,6 +522,8 @@ class Predictor(ABC):
 class Task(ModelMaker, Batcher, Evaluator, Predictor):
     """The purpose of a model: one class for each task, which contains all code that is specific to it."""
 
+    VERB: ClassVar[str] = "predict"  # the command for its models, which errors name
+
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
 
@@ -613,7 +615,7 @@ class Ability(Task):
         """Return the same task, typed with this ability, or raise ConfigError. `asked` names the option."""
         if not isinstance(task, cls):
             found, fix = cls.LACKING
-            raise ConfigError(found.format(task=task.name, asked=asked), fix=fix)
+            raise ConfigError(found.format(task=task.name, asked=asked), fix=fix.format(verb=task.VERB))
         return task
 
 
@@ -636,7 +638,8 @@ class Writer(Ability):
 class Translator(Writer):
     """A task that generates a text for a source."""
 
-    LACKING = ("this model cannot translate: its task is {task}", "use `seqloom predict`")
+    LACKING = ("this model cannot translate: its task is {task}", "use `seqloom {verb}`")
+    VERB = "translate"
 
     @abstractmethod
     def copying(self, model: nn.Module) -> Self:
@@ -648,8 +651,9 @@ class Continuer(Writer):
 
     LACKING = (
         "generating text needs a language model, but the task of this model is {task}",
-        "use `seqloom predict`",
+        "use `seqloom {verb}`",
     )
+    VERB = "generate"
 
     @abstractmethod
     def continued(

@@ -160,7 +160,8 @@ def estimate_line(
         best = next((size for size, takes in others.items() if takes <= SHORT), [*others][-1])
         suggested = f"; {best} would take about {rounded_duration(others[best])}"
     if wanted[:2] == chosen[:2]:
-        return f"estimated time: about {rounded_duration(seconds)} on {machine}{suggested}"
+        rest = ", and then the last validation and the report" if isinstance(chosen[1], SecondsConfig) else ""
+        return f"estimated time: about {rounded_duration(seconds)} on {machine}{rest}{suggested}"
     now, before, flags = list[str](), list[str](), list[str]()
     if wanted[0] != chosen[0]:
         now, before, flags = [f"size {chosen[0]}"], [f"{wanted[0]}"], [f"--size {wanted[0]}"]

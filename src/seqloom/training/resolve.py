@@ -16,7 +16,7 @@ from seqloom.bundle import Bundle, model_folder, read_bundle
 from seqloom.config.base import dropouts, with_dropout, with_setting
 from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, encoding_over
 from seqloom.config.models import AnyModel, objective_of
-from seqloom.config.training import AnyDuration, RunConfig, TrainingConfig
+from seqloom.config.training import AnyDuration, RunConfig, SecondsConfig, TrainingConfig
 from seqloom.data.dataset import Dataset, open_without_test
 from seqloom.data.prepared import GivenEncoding, Prepared, default_encoding, preparing
 from seqloom.data.problems import Ledger, escaped
@@ -31,6 +31,7 @@ from seqloom.recipes.families import Size, recipe_called
 from seqloom.tasks.encoders import ENCODING, word_vectors_of
 from seqloom.tasks.task import HeadSettings, ModelSpec, Task, task_class, task_of
 from seqloom.training.data_defaults import (
+    OFTEN,
     class_weights,
     counting_recipe,
     default_dropout,
@@ -285,10 +286,23 @@ class _Choice(NamedTuple):
         size = self.size or self.sizes()[0]
         request = self.request._replace(dropout=self.dropout(size))
         model, notes = _model(self.task, request, self.prepared, self.start, self.before, self.width, size)
-        if self.request.dropout is None and request.dropout is not None and self.before is None:
-            tokens = training_tokens(self.prepared)
-            notes = (*notes, f"dropout: {request.dropout:g}, for few training tokens ({tokens:,}) that are read often")
-        return model, notes
+        return model, (*notes, *self._dropout_notes(size, model))
+
+    def _dropout_notes(self, size: Size, model: AnyModel) -> Iterator[str]:
+        """A message about dropout that follows the amount of text, or would if the number of epochs were known."""
+        if self.request.dropout is not None or self.before is not None:
+            return
+        tokens, chosen = training_tokens(self.prepared), self.dropout(size)
+        few = f"for few training tokens ({tokens:,}) that are read often"
+        if chosen is not None:
+            yield f"dropout: {chosen:g}, {few}"
+        elif (
+            isinstance(self.duration or self.request.training.get("duration"), SecondsConfig)
+            and dropout_follows_text(self.recipe(), size, self.task)
+            and (usual := default_dropout(tokens, OFTEN)) is not None
+        ):
+            now = f"dropout: {max(dropouts(model)):g}, as with --seconds the number of epochs is not known"
+            yield f"{now}; --dropout {usual:g} is better {few}"
 
     def dropout(self, size: Size) -> float | None:
         """As requested, as in the run that is resumed, or by the amount of data; None: the dropout of the recipe."""

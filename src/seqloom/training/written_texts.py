@@ -18,7 +18,7 @@ from seqloom.training.events import WrittenText
 
 TEXTS = 2
 PROMPT = 5  # words, or
-CHARACTERS = 8  # of a text without spaces
+CHARACTERS = 8  # of a text that is one word, or has no spaces
 LONGEST_WORD = 30  # characters; a longer one is many words
 HOW = SampleConfig(temperature=0.7, top_k=50, max_new_tokens=48, seed=0)
 LAST_WORD = re.compile(r"\s+\S+$")
@@ -62,15 +62,16 @@ def prompts_of(prepared: Prepared) -> list[str]:
 
 
 def beginning(text: str) -> str:
-    """The first words of a text; the first characters where no spaces separate words.
+    """The first words of a text, at most half of it; of one word, the first characters.
 
-    >>> beginning("the night was dark and the rain fell"), beginning("今天天气很好我们去公园散步")
-    ('the night was dark and', '今天天气很好')
+    >>> beginning("the night was dark and the rain has stopped"), beginning("all: resolved. closed"), beginning("emma")
+    ('the night was dark', 'all:', 'em')
+    >>> beginning("今天天气很好我们去公园散步")
+    '今天天气很好'
     """
     words, first = text.split(), list[str]()
-    unspaced = len(words) == 1 and not words[0].isascii()
-    for word in words[:PROMPT]:
-        if unspaced or len(word) > LONGEST_WORD:
+    for word in words[: min(PROMPT, max(1, len(words) // 2))]:
+        if len(words) == 1 or len(word) > LONGEST_WORD:
             first.append(word[: min(CHARACTERS, max(1, len(word) // 2))])
             break
         first.append(word)

@@ -68,9 +68,19 @@ def test_a_run_that_beats_its_baselines_has_no_finding() -> None:
 def test_a_run_that_learned_too_little_is_to_be_longer_larger_and_faster() -> None:
     behind = SCORES._replace(baselines=(BaselineScore("always 'no'", 0.8, wins=True),), train_loss=0.5)
     assert codes(behind) == ["score.baseline"]
-    assert advised(behind) == ["--epochs 40", "--size base", "--lr 0.003"]
+    assert advised(behind) == ["--epochs 60", "--size base", "--lr 0.003"]
     assert advised(behind, STORY._replace(steps=100))[0] == "--epochs 200"
-    assert advised(behind._replace(larger=None)) == ["--epochs 40", "--lr 0.003"]
+    assert advised(behind._replace(larger=None)) == ["--epochs 60", "--lr 0.003"]
+
+
+def test_a_run_that_was_still_learning_gets_one_advice_about_its_length_and_no_larger_model() -> None:
+    behind = SCORES._replace(baselines=(BaselineScore("always 'no'", 0.8, wins=True),), train_loss=0.5)
+    for records in (steps(undertrained), steps(lambda share: 2.0 - 0.8 * share**4)):
+        story = story_of(records)
+        (curve,) = (one for one in curve_findings(story, CONFIG) if one.code == "loss.unfinished")
+        assert advised(behind, story) == [curve.advice[0].typed, "--lr 0.003"]
+        assert "--size tiny" in advised(behind._replace(larger="tiny"), story)
+    assert "--size base" in advised(behind, story_of(steps(lambda share: 1 + math.exp(-20 * share))))
 
 
 def test_a_run_that_learned_only_its_training_set_is_to_be_regularized() -> None:
@@ -78,7 +88,7 @@ def test_a_run_that_learned_only_its_training_set_is_to_be_regularized() -> None
     overfitted = behind._replace(train_loss=0.01, dev_loss=0.9)
     assert advised(overfitted)[:2] == ["--dropout 0.3", "--weight-decay 0.1"]
     assert advised(overfitted)[-1] == "--model linear"
-    assert advised(behind)[0] == "--epochs 40"
+    assert advised(behind)[0] == "--epochs 60"
 
 
 def test_a_loss_as_high_as_without_inputs_is_underfitting() -> None:
@@ -371,7 +381,7 @@ def test_a_language_model_that_ended_too_early_is_found(tmp_path: Path) -> None:
     quick |= {"batching": ByLengthConfig(batch_tokens=512)}
     diagnosed = trained(tmp_path / "run", text, task="lm", **quick)
     assert "loss.unfinished" in diagnosed.codes, diagnosed.text()
-    assert diagnosed.advice[0].typed == "--steps 360"
+    assert diagnosed.advice[0].typed == "--steps 1080"
 
 
 @pytest.mark.slow

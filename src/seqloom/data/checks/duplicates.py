@@ -38,17 +38,22 @@ class _SplitHashes:
         self.targets: list[np.ndarray] = []
         self._ids: list[np.ndarray] = []
 
-    def add(self, block: ExampleBlock, with_targets: bool) -> None:
+    def add(self, block: ExampleBlock) -> None:
         self.places.add(block.examples)
         self._keys.append(block.keys)
         ids = [example.id for example in block.examples]
         self._ids.append(hashes(ids) if all(ids) else np.empty(0, np.int64))
-        if with_targets:
-            self.targets.append(hashes(example.target for example in block.examples))
+        self.targets.append(hashes(example.target for example in block.examples))
 
     @property
     def keys(self) -> np.ndarray:
         return np.concatenate(self._keys)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """[rows] int64, equal for equal inputs with equal targets."""
+        found: np.ndarray = self.keys * 31 + np.concatenate(self.targets)
+        return found
 
     @property
     def ids(self) -> np.ndarray:
@@ -67,7 +72,7 @@ class RepeatCheck:
         """Add the hashes of more rows."""
         part = self._parts.setdefault(block.split, _SplitHashes())
         if part.places.rows < MOST_ROWS.get(block.split, MOST_OTHERS):
-            part.add(block, self._labeled)
+            part.add(block)
         else:
             part.left_out += len(block.examples)
 
@@ -125,13 +130,16 @@ def _find_overlap(ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[
     rows, place = other.places.rows, other.places[int(hits[0])]
     twin = one.places[int(np.flatnonzero(one.keys == other.keys[hits[0]])[0])]
     have = "has an input that is identical to one" if len(hits) == 1 else "have inputs that are identical to some"
+    repeats = int(np.isin(other.pairs[hits], one.pairs).sum())  # cleaning drops these, not other targets of an input
+    targets = "" if repeats == len(hits) else f", {repeats or 'none'} with the same target"
     text = (
-        f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {have} in {first}; "
+        f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {have} in {first}{targets}; "
         f"the first is the same as {beside(place, twin)}"
     )
     removed = f"remove these rows from {first}"
     if place.path == twin.path:  # it may be split at random, and cleaning reads one file
-        removed = ledger.or_clean("keep one of these rows in the file", place.path, words=True)
+        removed = "keep one of these rows in the file"
+        removed = ledger.or_clean(removed, place.path, words=True) if repeats else removed
     fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
 

@@ -121,7 +121,7 @@ def _lines(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Recor
         if line and not line.isspace():
             yield Record((line,), name, number)
         else:
-            ledger.note("text.blank", "a blank line, skipped", Place(name, number))
+            ledger.blank_line(Place(name, number))
 
 
 def _paragraphs(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Record]:

@@ -232,7 +232,7 @@ SKIPPED = 0.01  # of the steps; fp16 skips one in some thousands, and a few at t
 LOOKED_FOR = 16  # skipped steps that fp16 may need at the start to halve its loss scale of 2^16
 ROUNDED = 0.12  # relative error that rounding a learning rate may have
 BENDS = 0.15  # share of the descent in the second half, below which a curve levels off
-LONGER = 3  # times as long is a run that was still learning
+LONGER = 3  # times as long is a run that was still learning, at least
 FURTHER = (
     0.1  # of the loss: a power law with the exponents of language models loses less when it is three times as long
 )
@@ -369,7 +369,7 @@ def unfinished(story: Story, config: TrainingConfig) -> Finding | None:
             "steps": float(story.steps),
         },
         losses_drawn(story, "The run ended while the loss was falling"),
-        (longer(story, config, LONGER), FIND_RATE),
+        (longer(story, config), FIND_RATE),
     )
 
 
@@ -418,15 +418,15 @@ def _further(points: Sequence[tuple[float, float]]) -> float:
     return descent / (late[-1][0] - late[0][0]) * math.log(3) / late[-1][1]
 
 
-def longer(story: Story, config: TrainingConfig, times: float | None = None) -> Advice:
-    """Train longer: as many times as given, else until a run has enough steps; at least twice as long.
+def longer(story: Story, config: TrainingConfig) -> Advice:
+    """Train longer: until a run has enough steps, but at least three times as long. All findings say the same.
 
     If early stopping ended the run, only more patience makes it longer.
     """
     if story.end_reason == "patience":
         return Advice("--patience", str(2 * config.patience), f"early stopping ended the run; now {config.patience}")
     flag, count = f"--{config.duration.unit}", config.duration.amount
-    chosen = times or min(MOST_TIMES, max(2, math.ceil(USUAL_STEPS / max(1, story.steps))))
+    chosen = min(MOST_TIMES, max(LONGER, math.ceil(USUAL_STEPS / max(1, story.steps))))
     return Advice(flag, f"{chosen * count:.12g}", f"{chosen:g} times as long; this run had {story.steps:,} steps")
 
 

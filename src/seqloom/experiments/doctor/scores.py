@@ -30,6 +30,7 @@ from seqloom.experiments.doctor.curves import (
     regularizing,
     rounded,
     short,
+    unfinished,
 )
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.metrics.bootstrap import resampled_sums
@@ -213,8 +214,17 @@ def cures(scores: Scores, story: Story, config: TrainingConfig, dropout: float) 
     if scores.overfits:
         return regularizing(config, dropout)
     more = f"{FASTER:g} times {config.lr:g}"
-    size = () if scores.larger is None else (Advice("--size", scores.larger, "the next larger model"),)
+    larger = () if scores.larger is None else (Advice("--size", scores.larger, "the next larger model"),)
+    # A larger model learns more slowly still; only the smallest size, made for tests, is always too small.
+    size = larger if scores.larger == SIZES[1] or not still_learns(story, config) else ()
     return (longer(story, config), *size, Advice("--lr", rounded(config.lr * FASTER), more))
+
+
+def still_learns(story: Story, config: TrainingConfig) -> bool:
+    """Whether the loss would fall much further in a longer run."""
+    if not story.is_long_enough:
+        return False
+    return unfinished(story, config) is not None or further_descent(story, least=0.0) >= FURTHER
 
 
 def at_floor(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
