@@ -67,9 +67,9 @@ def test_the_overlap_is_the_number_of_rows_whose_input_is_in_the_other_part(one:
 @pytest.mark.parametrize(
     ("targets", "said", "offered"),
     [
-        ("ab", "also in train; the first", True),
+        ("ab", "identical to some in train; the first", True),
         ("xb", "in train, 1 with the same target; the first", True),
-        ("xx", "also in train, none with the same target; the first", False),
+        ("xx", "identical to some in train, none with the same target; the first", False),
     ],
 )
 def test_a_cleaned_copy_is_offered_only_for_repeats_with_the_same_target(
