@@ -502,6 +502,14 @@ def test_the_graphs_before_and_after_a_step_have_one_scale() -> None:
         assert [8 * share for share in shares] == pytest.approx([link.size for link in figure.links], abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [("x^2", "2*x = 6"), ("x**3", "3*x^2 = 27"), ("x^1", "1"), ("x^0", "0"), ("n = 2; x^n", "n*x^(n - 1) = 6")],
+)
+def test_the_derivative_of_a_power_is_written_as_on_a_blackboard(written: str, rule: str) -> None:
+    assert expression_graph(written, {"x": 3.0}).steps()[-1].text == f"∂L/∂x = {rule}"
+
+
 def test_the_command_prints_json_and_takes_a_leading_minus() -> None:
     done = CliRunner().invoke(app, ["graph", "-x^2", "x=3", "--json"])
     assert json.loads(done.output)["result"] == -9

@@ -238,6 +238,8 @@ class _Builder:
         names = [self.nodes[at].name for at in parents]
         slopes = operation.slopes(inputs, value)
         formulas = _formulas(operation, inputs, value)
+        if term.operation == "pow" and isinstance(term.inside[1], Number):
+            formulas[0] = _power_rule(term.inside[1].value)
         edges = tuple(
             ScalarEdge(parent, slope, _filled(formula, names, called, at), 0.0)
             for at, (parent, slope, formula) in enumerate(zip(parents, slopes, formulas, strict=True))
@@ -282,6 +284,16 @@ def _formulas(operation: Operation, inputs: list[float], value: float) -> list[s
     usual = [operation.formulas[min(at, len(operation.formulas) - 1)] for at in range(len(inputs))]
     shared = operation.tied.replace("{ties}", str(ties))
     return [shared if ties > 1 and one == value else formula for one, formula in zip(inputs, usual, strict=True)]
+
+
+def _power_rule(exponent: float) -> str:
+    """The derivative of x^exponent by x, as on a blackboard: 2*{x} and not 2*{x}^(2 - 1).
+
+    >>> [_power_rule(exponent) for exponent in (1.0, 2.0, 3.0, 0.5)]
+    ['1', '2*{x}', '3*{x}^2', '0.5*{x}^(-0.5)']
+    """
+    short = {0.0: "0", 1.0: "1", 2.0: "2*{x}"}
+    return short.get(exponent, f"{brief(exponent)}*{{x}}^{_bracketed(exponent - 1)}")
 
 
 def _with_numbers(term: Applied, inputs: list[float]) -> str:
