@@ -45,6 +45,16 @@ def test_without_a_view_it_says_which_there_are_and_why_not_the_others(run: Path
     assert {*found["views"], *found["missing"]} <= {line.split()[0] for line in told.splitlines() if line.strip()}
 
 
+@pytest.mark.parametrize("view", [[], ["--view", "tokenization", "--json"]])
+def test_words_that_the_vocabulary_lacks_are_named_beside_any_view(run: Path, view: list[str]) -> None:
+    def said(text: str) -> str:
+        return CliRunner().invoke(app, ["inspect", str(run), text, *view, "--device", "cpu"]).stderr
+
+    assert "not in the vocabulary of the model: 'zebra', 'xylophone'\n" in said("a zebra xylophone zebra")
+    assert "'w4' and 2 more" in said("w0 w1 w2 w3 w4 w5 w6")
+    assert "vocabulary" not in said("a good film")
+
+
 def test_a_view_is_that_of_python(run: Path, tmp_path: Path) -> None:
     found = json.loads(look(run, "a good film", "--view", "attribution", "--method", "occlusion", "--json"))
     assert found == load(run).inspect("a good film").attribution(method="occlusion").to_json()
@@ -90,7 +100,7 @@ def test_json_has_every_number_where_the_whole_is_asked_for(
 def test_the_command_that_is_advised_for_how_far_to_believe_a_picture_tells_it(run: Path) -> None:
     asked = [run, "a good film", "--view"]
     advised = look(*asked, "attribution", "--method", "occlusion").split("Faithfulness not measured (")[1]
-    assert "--view faithfulness --method NAME" in " ".join(advised.split())
+    assert " ".join(advised.split()).startswith("the view faithfulness measures it, with method=NAME)")
     quick = ["--set", "permutations=2", "--set", "adversaries=0"]
     assert "faithful" in look(*asked, "faithfulness", "--set", "method=occlusion", *quick)
 

@@ -96,6 +96,7 @@ def test_a_planted_previous_token_head_is_found(tmp_path: Path) -> None:
     (planted,) = (each for each in view.heads if each.name == "1.1")
     assert planted.numbers.shares["previous"] > 0.8
     assert any("previous token: 1 head (1.1)" in sentence for sentence in view.sentences())
+    assert "(layer.head " in view.sentences()[0], "the first sentence says what the numbers are"
     assert view.table()[3]["kind"] == "previous"
 
 

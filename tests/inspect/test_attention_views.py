@@ -236,6 +236,8 @@ def test_row_t_of_an_alignment_is_where_the_decoder_looked_before_it_said_t(
     assert view.weights.values is not None
     np.testing.assert_allclose(view.weights.values, expected, atol=1e-5)
     assert view.target == reading.sides[1].texts and view.source[1] == "cat"
+    drawn = view.figures()[0]
+    assert isinstance(drawn, Matrix) and (drawn.x_label, drawn.y_label) == ("source", "target")
     np.testing.assert_allclose(view.coverage.sum(), len(view.target), rtol=1e-5)
 
 

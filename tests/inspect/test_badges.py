@@ -27,7 +27,7 @@ def inspection(tmp_path: Path) -> Inspection:
 
 def test_a_picture_that_was_not_measured_says_so_wherever_it_is_shown(inspection: Inspection) -> None:
     view = inspection.attention()
-    said = "Faithfulness not measured (to measure it: .faithfulness(), or --view faithfulness)."
+    said = "Faithfulness not measured (the view faithfulness measures it)."
     assert view.sentences()[-1] == said
     assert said in view.text(120) and said in view.html() and "aithfulness" not in view.svg()
     assert "method=" in inspection.attribution(method="gradient_x_input").sentences()[-1]

@@ -6,6 +6,7 @@ import math
 import random
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from operator import mul
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
+from pictures_common import SVG
 from seqloom.cli import app
 from seqloom.errors import DataError
-from seqloom.inspect.graphs.diagram import BoxPlace, Size, layered
+from seqloom.inspect.graphs.diagram import THICKEST, THINNEST, BoxPlace, Size, layered
 from seqloom.inspect.graphs.expression import FUNCTIONS, OPERATIONS, ExpressionGraph, expression_graph
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, parse
-from seqloom.report.figures.markup import width_of
+from seqloom.report.figures.markup import scale_of, width_of
 
 LECTURE = {"a": 3.0, "b": 1.0, "c": -2.0}
 NETWORK = """
@@ -487,6 +489,25 @@ def test_a_picture_shows_the_graph_before_and_after_a_step(tmp_path: Path) -> No
     assert "value −15" in step and "value −15" not in plain
     text = " ".join("".join(one.itertext()) for one in ElementTree.fromstring(step).iter())
     assert "After one step" in text and "L: −10 before, −15 after." in text and "to keep one fixed" not in text
+
+
+def test_the_graphs_before_and_after_a_step_have_one_scale() -> None:
+    view = replace(expression_graph("p = w*2 + b; (3 - p)^2", {"w": 0.5, "b": 0.0}), lr=0.05)
+    for figure in view.figures():
+        drawn = ElementTree.fromstring(figure.svg())
+        shades = {at.text: rect.get("fill") for rect in drawn.iter(f"{SVG}rect") for at in rect.iter(f"{SVG}title")}
+        assert shades["L = e^2: 1"] == scale_of((), (0.0, 8.0)).shade_of(1.0).fill()["fill"]
+        widths = [float(path.get("stroke-width", "")) for path in drawn.iter(f"{SVG}path") if path.get("data-link")]
+        shares = [((width - THINNEST) / (THICKEST - THINNEST)) ** 2 for width in widths]
+        assert [8 * share for share in shares] == pytest.approx([link.size for link in figure.links], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [("x^2", "2*x = 6"), ("x**3", "3*x^2 = 27"), ("x^1", "1"), ("x^0", "0"), ("n = 2; x^n", "n*x^(n - 1) = 6")],
+)
+def test_the_derivative_of_a_power_is_written_as_on_a_blackboard(written: str, rule: str) -> None:
+    assert expression_graph(written, {"x": 3.0}).steps()[-1].text == f"∂L/∂x = {rule}"
 
 
 def test_the_command_prints_json_and_takes_a_leading_minus() -> None:

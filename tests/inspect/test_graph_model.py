@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from inspection_common import subject_of, task_on
 from seqloom.errors import ConfigError, DataError
 from seqloom.inspect.attribution.goals import chosen_goal
+from seqloom.inspect.graphs.diagram import Diagram
 from seqloom.inspect.graphs.model import ModelGraph, RepeatRun, answer_graph, graph, grid_of, runs
 from seqloom.inspect.graphs.recording import summary
 from seqloom.inspect.readings import read, scores
@@ -322,7 +323,7 @@ def test_changes_in_place_views_and_several_results_keep_their_gradients() -> No
     names = [op.name for op in view.trace.ops]
     assert names.count("chunk") == 1
     transposed = view.trace.ops[names.index("T")]
-    assert [names[at] for at in transposed.parents] == ["setitem"]  # the last change, not what stood there before
+    assert [names[at] for at in transposed.parents] == ["index_put"]  # the last change, not what stood there before
 
 
 def test_a_layer_that_changes_its_input_in_place_is_there_as_any_other() -> None:
@@ -466,6 +467,20 @@ def test_a_function_of_very_many_operations_is_a_curve_and_not_a_diagram() -> No
     view = graph(long, torch.ones(900))
     assert [figure.kind for figure in view.figures()] == ["line"]
     assert "too many for a diagram" in view.text() and view.html()
+
+
+def test_lengths_that_no_line_leaves_have_no_box_and_taking_a_part_of_a_tensor_is_called_index(tmp_path: Path) -> None:
+    subject = subject_of(task_on(tmp_path, "classify"), "lstm")
+    view = answer_graph(subject, read(subject, "the cat"))
+    assert "lengths" in view.gradients, "it is an input of the model"
+    drawn = view.figures()[0]
+    assert isinstance(drawn, Diagram)
+    assert [card.name for card in drawn.cards] == ["values", "encoder", "pooler", "index", "head", "answer"]
+    assert {at for link in drawn.links for at in (link.source, link.target)} == set(range(6))
+    unread = graph(lambda x, _scale: x.sum(), (torch.ones(2), torch.ones(2))).figures()[0]
+    assert isinstance(unread, Diagram) and len(unread.cards) == 3, (
+        "a number that has no gradient for no reason is shown"
+    )
 
 
 @pytest.mark.parametrize(("task", "given"), [("classify", "the cat"), ("tag", ["the", "cat"])])

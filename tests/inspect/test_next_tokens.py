@@ -20,6 +20,7 @@ from seqloom.inspect.next_tokens import next_tokens
 from seqloom.inspect.readings import read, scores
 from seqloom.inspect.subject import Subject, encoding
 from seqloom.inspect.view import script
+from seqloom.report.numbers import number
 
 NODE = shutil.which("node")
 GRID = [
@@ -64,6 +65,18 @@ def test_a_text_that_is_cut_has_no_end_and_it_is_said(writer: Subject) -> None:
     view = next_tokens(short, read(short, "the cat sat on the mat"))
     assert view.targets == ("the", "cat", "sat", "on")
     assert view.left_out == 3
+
+
+def test_a_prompt_is_told_what_comes_next_and_its_perplexity_without_the_end(writer: Subject) -> None:
+    view = next_tokens(writer, read(writer, "the cat sat"))
+    position, _, perplexity = view.sentences()
+    assert position.startswith(f"Position 3: the text ends here (<end>: rank {view.rank[3]}, ")
+    assert f"the most probable next token is “{view.choices[0].token}” (" in position
+    assert perplexity.endswith(f"; without <end>: {number(np.exp(view.surprisal[:3].mean()))}.")
+    inside = next_tokens(writer, read(writer, "the cat sat"), at="cat").sentences()[0]
+    assert inside.startswith(f"Position 2: the next token is “sat”, rank {view.rank[2]}, ")
+    cut = writer._replace(encode=encoding(writer.task, 3, None, torch.device("cpu")))
+    assert "end" not in " ".join(next_tokens(cut, read(cut, "the cat sat on the mat")).sentences())
 
 
 def test_surprisal_entropy_and_rank_are_those_of_the_scores(writer: Subject) -> None:

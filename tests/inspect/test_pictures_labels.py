@@ -229,6 +229,27 @@ def test_a_factor_that_distance_explains_is_told() -> None:
     assert "factor" not in reach_text(steady._replace(reads="both"))
 
 
+def test_a_curve_that_falls_and_rises_again_has_no_factor() -> None:
+    turned = Flow("lstm", (0.065, 0.03, 0.032, 0.045, 0.058, 0.07, 0.085))
+    assert "no steady change" in reach_text(turned), "from distance 1 on it is near a line"
+    assert "factor of 1.2" in reach_text(turned._replace(norms=(0.02, *turned.norms[1:])))
+    scattered = Flow("lstm", tuple(0.95**at * (0.5 if at % 4 < 2 else 1.0) for at in range(32)))
+    assert "no steady change" in reach_text(scattered)
+
+
+def test_the_caption_of_the_gradients_at_each_token_has_factors_only_of_steady_curves(task: Task) -> None:
+    subject = subject_of(task, "gru")
+    view = gradients(subject, read(subject, TEXT))
+    _, straight, turned = view.totals
+    straight = straight._replace(norms=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0))
+    turned = turned._replace(norms=(0.25, 0.12, 0.03, 0.03, 0.1, 0.2))
+    caption = replace(view, totals=(straight, turned)).figures()[0].caption
+    assert caption == (
+        "layer 0 hidden: the norm changes by a factor of 0.5 per token toward the start; "
+        "layer 1 hidden: no steady change toward the start"
+    )
+
+
 def test_every_edge_of_an_expression_shows_its_local_derivative() -> None:
     view = graph("c*(a+2*b) + a*a", {"a": 3, "b": 1, "c": -2})
     (diagram,) = view.figures()

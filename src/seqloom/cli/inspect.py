@@ -38,6 +38,7 @@ FLAGS = ("layer", "head", "token", "side", "answer", "against", "at", "method", 
 VIEW = "View"  # the group of its options in the help
 WIDEST = 160  # columns
 MOST = 200  # inputs of a file that views of data use
+MOST_UNKNOWN = 5  # words that are named
 LINES = ".jsonl"  # one JSON line per row
 EXPORTED = "attribution"  # the view that can be exported as JSON lines
 
@@ -221,6 +222,7 @@ def inspect(
                 subjects = {name: (loaded if run == model else load_on(run, device)).subject for name, run in runs}
                 return _show(_comparing(view)(subjects, first, **{"target": target, **options}), out, json, full=full)
             inspection = loaded.inspect(first, target=target, data=others, show=show)
+        _say_unknown(inspection)
         found = None if view is None else inspection.view(view, **options)
     return _list(inspection, json) if found is None else _show(found, out, json, full=full)
 
@@ -360,6 +362,15 @@ def _require_count(loaded: "LoadedModel", texts: list[str]) -> None:
         f"the model reads {reads} {'text' if max(counts) == 1 else 'texts'}, but {len(texts)} were given",
         fix=f'give the translation with --target "{escaped(texts[1])}"; otherwise {quoted}' if translates else quoted,
     )
+
+
+def _say_unknown(inspection: "Inspection") -> None:
+    """Name the first words of the input that the vocabulary lacks, on standard error."""
+    tokens = [token for side in inspection.reading.sides for token in side.tokens if token.is_unknown]
+    if words := list(dict.fromkeys(visible(token.text) for token in tokens)):
+        more = f" and {len(words) - MOST_UNKNOWN:,} more" if len(words) > MOST_UNKNOWN else ""
+        lacks = ", ".join(f"'{word}'" for word in words[:MOST_UNKNOWN]) + more
+        typer.echo(f"not in the vocabulary of the model: {lacks}", err=True)
 
 
 def _list(inspection: "Inspection", json: bool) -> None:

@@ -157,7 +157,8 @@ class AlignmentView(View):
     def _maps(self) -> list[Figure]:
         """The maps of the weights, with gold links framed where every cell is drawn."""
         found, first = list[Figure](), 0
-        for figure in self.weights.maps() if self.gold is None else self.weights.maps(numbered=SMALL):
+        for drawn in self.weights.maps() if self.gold is None else self.weights.maps(numbered=SMALL):
+            figure = replace(drawn, x_label="source", y_label="target")
             if isinstance(figure, Matrix) and self.gold is not None:
                 inside = range(first, first + len(figure.rows))
                 sure, possible = (

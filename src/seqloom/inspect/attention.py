@@ -152,7 +152,7 @@ class AttentionView(View):
         series = Series(name=label, x=_numbers(values, self.first_column), y=values.tolist())
         return Line(title=title, series=[series], x_label="token", y_label=label)
 
-    def _matrices(self, values: np.ndarray) -> list[Figure]:
+    def _matrices(self, values: np.ndarray) -> list[Matrix]:
         """One matrix, or several with some of the rows each, because a matrix has a maximum size."""
         most = float(np.nanmax(values, initial=0.0)) or 1.0
         each = max(1, MOST_CELLS // len(self.columns))
@@ -171,7 +171,7 @@ class AttentionView(View):
             for at in range(0, len(self.rows), each)
         ]
 
-    def maps(self, numbered: int = NUMBERED) -> list[Figure]:
+    def maps(self, numbered: int = NUMBERED) -> Sequence[Matrix | HeatMap]:
         """The weights as numbers, as colors, or as the maximum and the mean of blocks."""
         if self.values is not None and self._largest <= numbered:
             return self._matrices(self.values)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
-from statistics import fmean, linear_regression
+from statistics import correlation, linear_regression
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -42,7 +42,7 @@ LONGEST = 256  # elements
 EXACT = 2**14  # rows x tokens x units of the output: up to this many the norms are exact
 PROBES = 64  # random vectors of an estimate, divided among the rows
 FEWEST = 5  # distances to which a factor is fitted
-SURE = 3.0  # standard errors of its logarithm
+STRAIGHT = 0.9  # share of the variance of the logarithms that a line must explain
 UNDERFLOWN = 1e-12  # times the largest norm: smaller values soon underflow in float32
 RECURRENT_MATRIX = "hidden_weight"
 
@@ -68,14 +68,15 @@ class Flow(NamedTuple):
             return 0.0 if len(self.norms) > 2 else 1.0
         return math.exp(linear_regression(*zip(*points, strict=True)).slope)
 
-    def _logarithms(self) -> list[tuple[int, float]]:
-        return [(at, math.log(norm)) for at, norm in enumerate(self.norms) if at and norm > 1e-30]
+    def _logarithms(self, first: int = 1) -> list[tuple[int, float]]:
+        return [(at, math.log(norm)) for at, norm in enumerate(self.norms) if at >= first and norm > 1e-30]
 
     @property
     def is_steady(self) -> bool:
-        """Whether one factor per token describes the norms: the slope is far from chance, or there is none.
+        """Whether one factor per token describes the norms: they stay the same, or their logarithms are near a line.
 
-        In a short text, and where layers read in both directions, the norms follow the words and not the distance.
+        A curve that turns has no factor: its first and second half, both with the token in the middle, go the same
+        way. In a short text, and where layers read in both directions, the norms follow the words and not the distance.
 
         >>> Flow("rnn", (1, 0.1, 0.5, 0.2)).is_steady, Flow("rnn", (1, 0.5, 0.24, 0.13, 0.06, 0.03)).is_steady
         (False, True)
@@ -83,10 +84,14 @@ class Flow(NamedTuple):
         points = self._logarithms()
         if self.reads == "both" or len(points) < FEWEST:
             return False
-        slope, start = linear_regression(*zip(*points, strict=True))
-        squares = sum((y - start - slope * x) ** 2 for x, y in points)
-        spread = sum((x - fmean(at for at, _ in points)) ** 2 for x, _ in points)
-        return abs(slope) >= SURE * math.sqrt(squares / (len(points) - 2) / spread) or number(self.factor) == "1"
+        if number(self.factor) == "1":
+            return True
+        every = self._logarithms(first=0)
+        middle = len(every) // 2
+        rises = {
+            linear_regression(*zip(*part, strict=True)).slope > 0 for part in (every[: middle + 1], every[middle:])
+        }
+        return len(rises) == 1 and correlation(*zip(*points, strict=True)) ** 2 >= STRAIGHT
 
     @property
     def has_window(self) -> bool:

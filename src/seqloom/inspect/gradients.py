@@ -79,9 +79,14 @@ class Totals(NamedTuple):
         return f"{short_name(self.layer)} {self.part}"
 
     @property
+    def by_distance(self) -> Flow:
+        """The norms by the distance from the token that is read last."""
+        return Flow(self.layer, self.norms if self.backward else self.norms[::-1])
+
+    @property
     def factor(self) -> float:
         """The fitted factor by which the norm changes per token of distance from the token that is read last."""
-        return Flow(self.layer, self.norms if self.backward else self.norms[::-1]).factor
+        return self.by_distance.factor
 
     @property
     def lost(self) -> int:
@@ -227,11 +232,13 @@ class GradientsView(View):
         told = []
         for each in (one for one in shown if not both or one.layer.rpartition(".")[0] == top):
             known = [at for at, norm in enumerate(each.norms) if norm > 0]
+            toward = "toward the end, because it reads backward" if each.backward else "toward the start"
             if each.lost == 0 and len(known) == 1:
                 told.append(f"{each.name}: a gradient only at token {known[0]}")
+            elif each.by_distance.is_steady:
+                told.append(f"{each.name}: the norm changes by a factor of {number(each.factor)} per token {toward}")
             else:
-                toward = " toward the end, because it reads backward" if each.backward else " toward the start"
-                told.append(f"{each.name}: the norm changes by a factor of {number(each.factor)} per token{toward}")
+                told.append(f"{each.name}: no steady change {toward}")
         return "; ".join(told[:6])
 
     def _through_time(self) -> Line:

@@ -206,10 +206,13 @@ class HeadsView(View):
         counts: dict[str, list[str]] = {}
         for head in self.heads:
             counts.setdefault(head.kind, []).append(head.name)
-        sentences = []
+        sentences = list[str]()
         for kind, names in sorted(counts.items()):
             more = ", ..." if len(names) > 12 else ""
-            sentences.append(f"{_words(kind)}: {counted(len(names), 'head')} ({', '.join(names[:12])}{more}).")
+            numbered = "layer.head " if not sentences else ""
+            sentences.append(
+                f"{_words(kind)}: {counted(len(names), 'head')} ({numbered}{', '.join(names[:12])}{more})."
+            )
         if len(self.heads) == 1:  # a chart of one head would be a single point
             (only,) = self.heads
             apart = "" if math.isnan(only.numbers.distance) else f", distance {brief(only.numbers.distance)} tokens"

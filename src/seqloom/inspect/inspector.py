@@ -159,9 +159,9 @@ PICTURES: Mapping[str, str] = {
     **dict.fromkeys(("attention", "heads", "head_view", "query_key", "alignment"), ATTENTION),
     **dict.fromkeys(("attribution", "attributions", "attribution_table", "similarity_pairs"), ATTRIBUTION),
 }
-ASK: Mapping[str, str] = {
-    ATTENTION: "to measure it: .faithfulness(), or --view faithfulness",
-    ATTRIBUTION: "to measure it: .faithfulness(method=...), or --view faithfulness --method NAME",
+ASK: Mapping[str, str] = {  # in words for Python and for the shell, which have the same views and options
+    ATTENTION: "the view faithfulness measures it",
+    ATTRIBUTION: "the view faithfulness measures it, with method=NAME",
 }
 
 

@@ -35,6 +35,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.figures.markup import Markup, tag
 from seqloom.report.figures.strip import Strip
 from seqloom.report.numbers import counted, number
+from seqloom.text.special_tokens import END, NAMES
 
 SLIDERS: Mapping[str, tuple[float, float, float]] = {  # name: lowest, highest, step
     "temperature": (0.05, 3.0, 0.05),
@@ -169,14 +170,20 @@ class NextTokensView(View):
         return before, after, strip, self._lines()
 
     def _sentences(self) -> tuple[str, ...]:
-        row = self.at
+        row, last = self.at, len(self.targets) - 1
+        ends = self.targets[last] == NAMES[END]  # a prompt is read as a complete text, and a truncated one has no end
+        found = f"rank {self.rank[row]}, probability {number(np.exp(-self.surprisal[row]))}"
+        told = f"the next token is “{self.targets[row]}”, {found}"
+        if ends and row == last:
+            best = f"the most probable next token is “{self.choices[0].token}” ({number(self.choices[0].probability)})"
+            told = f"the text ends here ({self.targets[row]}: {found}); {best}"
+        without = f"; without {self.targets[last]}: {number(self.perplexity[-2])}" if ends and last else ""
         return (
-            f"Position {row}: the next token is “{self.targets[row]}”, rank {self.rank[row]}, probability "
-            f"{number(np.exp(-self.surprisal[row]))}, entropy {number(self.entropy[row])} nats.",
+            f"Position {row}: {told}, entropy {number(self.entropy[row])} nats.",
             f"With these settings {self.num_candidates:,} of {len(self.log_probs):,} tokens can be sampled. "
             f"The {len(self.choices)} listed tokens have {number(sum(one.probability for one in self.choices))} of the "
             f"probability; tokens that are never generated have {number(self.excluded_probability)}.",
-            f"Perplexity of the text ({counted(len(self.targets), 'token')}): {number(self.perplexity[-1])}.",
+            f"Perplexity of the text ({counted(len(self.targets), 'token')}): {number(self.perplexity[-1])}{without}.",
         )
 
     def _blocks(self) -> Sequence[DocumentBlock]:

@@ -207,12 +207,16 @@ class NodeLink(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Diagram(Figure):
-    """Boxes in layers, from the inputs at the top to the result at the bottom."""
+    """Boxes in layers, from the inputs at the top to the result at the bottom.
+
+    Colors and lines begin at zero and end at the largest gradient, or at that of `span` if several diagrams share one.
+    """
 
     kind: ClassVar[str] = "diagram"
     cards: Sequence[NodeCard]
     links: Sequence[NodeLink]
     size_label: str = "gradient norm"
+    span: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,7 +230,7 @@ class Diagram(Figure):
             )
 
     def _scale(self) -> ColorScale:
-        return scale_of(card.size for card in self.cards)
+        return scale_of((card.size for card in self.cards), self.span)
 
     @property
     def _has_gaps(self) -> bool:
@@ -249,7 +253,7 @@ class Diagram(Figure):
         return Plot(together([legend, drawn]), width, LEGEND_HEIGHT + 6 + layout.height + 14, notes)
 
     def _lines(self, layout: GraphLayout, sizes: Sequence[Size]) -> list[Markup]:
-        largest = max((link.size or 0.0 for link in self.links), default=0.0)
+        largest = max((link.size or 0.0 for link in self.links), default=0.0) if self.span is None else self.span[1]
         drawn, names, taken = list[Markup](), list[Markup](), list[BoxPlace]()
         for at, (link, between) in enumerate(zip(self.links, layout.lines, strict=True)):
             start, end = layout.boxes[link.source], layout.boxes[link.target]

@@ -22,7 +22,6 @@ from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeC
 from seqloom.inspect.graphs.grammar import Applied, Name, Number, Statement, Term, fault, parse
 from seqloom.inspect.view import View, pictures
 from seqloom.report.document import Details, DocumentBlock, Heading, Paragraphs, TableBlock
-from seqloom.report.figures.figure import Figure
 from seqloom.report.numbers import number as brief
 
 Numbers = Sequence[float]
@@ -239,6 +238,8 @@ class _Builder:
         names = [self.nodes[at].name for at in parents]
         slopes = operation.slopes(inputs, value)
         formulas = _formulas(operation, inputs, value)
+        if term.operation == "pow" and isinstance(term.inside[1], Number):
+            formulas[0] = _power_rule(term.inside[1].value)
         edges = tuple(
             ScalarEdge(parent, slope, _filled(formula, names, called, at), 0.0)
             for at, (parent, slope, formula) in enumerate(zip(parents, slopes, formulas, strict=True))
@@ -283,6 +284,16 @@ def _formulas(operation: Operation, inputs: list[float], value: float) -> list[s
     usual = [operation.formulas[min(at, len(operation.formulas) - 1)] for at in range(len(inputs))]
     shared = operation.tied.replace("{ties}", str(ties))
     return [shared if ties > 1 and one == value else formula for one, formula in zip(inputs, usual, strict=True)]
+
+
+def _power_rule(exponent: float) -> str:
+    """The derivative of x^exponent by x, as on a blackboard: 2*{x} and not 2*{x}^(2 - 1).
+
+    >>> [_power_rule(exponent) for exponent in (1.0, 2.0, 3.0, 0.5)]
+    ['1', '2*{x}', '3*{x}^2', '0.5*{x}^(-0.5)']
+    """
+    short = {0.0: "0", 1.0: "1", 2.0: "2*{x}"}
+    return short.get(exponent, f"{brief(exponent)}*{{x}}^{_bracketed(exponent - 1)}")
 
 
 def _with_numbers(term: Applied, inputs: list[float]) -> str:
@@ -403,7 +414,7 @@ class ExpressionGraph(View):
 
     def _blocks(self) -> Sequence[DocumentBlock]:
         """A slider that steps forward and backward; formats without one list the steps with their formulas."""
-        drawn = self._diagram()
+        drawn, *after = self.figures()
         skipped = len(self._drawn()) - len(drawn.cards)
         steps = [step._replace(card=step.card - skipped) for step in self.steps() if step.card >= skipped]
         still = [
@@ -413,7 +424,7 @@ class ExpressionGraph(View):
             _numbered(self._backward()),
         ]
         walk = GraphWalk(still, [WalkPart("", (), [replace(drawn, title="")], steps)])
-        return [walk, Details("After one step", pictures(self.figures()[1:]))]
+        return [walk, Details("After one step", pictures(after))]
 
     def _sentences(self) -> tuple[str, ...]:
         """The result, the gradients, and warnings."""
@@ -456,14 +467,18 @@ class ExpressionGraph(View):
             if node.operation in ("max", "min") and values.count(node.value) > 1:
                 yield f"{node.name} has a tie: equal inputs of {node.operation} share the gradient, as in PyTorch."
 
-    def figures(self) -> tuple[Figure, ...]:
+    def figures(self) -> tuple[Diagram, ...]:
         """The diagram; for a very large expression, the part nearest to the result. With `lr`, that after the step."""
+        before = self._diagram()
         if self.lr is None:
-            return (self._diagram(),)
+            return (before,)
         after = self.stepped(self.lr)._diagram()
+        sizes = [part.size or 0.0 for one in (before, after) for parts in (one.cards, one.links) for part in parts]
         moved, _, results = self.step_sentences()
         caption = " ".join(filter(None, [after.caption, moved, results]))
-        return self._diagram(), replace(after, title=f"After one step: {after.title}", caption=caption)
+        title = f"After one step: {after.title}"
+        span = 0.0, max(sizes)
+        return replace(before, span=span), replace(after, span=span, title=title, caption=caption)
 
     def step_sentences(self) -> tuple[str, ...]:
         """What one step of gradient descent changes; empty without `lr`."""

@@ -28,6 +28,7 @@ from seqloom.inspect.attribution.goals import chosen_goal
 from seqloom.inspect.graphs.diagram import MOST_CARDS, Diagram, GraphWalk, NodeCard, NodeLink, WalkPart, WalkStep
 from seqloom.inspect.graphs.expression import ExpressionGraph, expression_graph
 from seqloom.inspect.graphs.recording import (
+    INPUT,
     GivenTensor,
     Op,
     Trace,
@@ -196,16 +197,20 @@ def path_of(trace: Trace, part: str) -> tuple[str, ...]:
 
 
 def inside(trace: Trace, part: str) -> InsidePart:
-    """Return the direct content of a part; '' is the complete computation."""
+    """Return the direct content of a part; '' is the complete computation.
+
+    Whole numbers from outside that only masks and indices read, such as lengths, have no line and no box.
+    """
     path = path_of(trace, part)
     depth = len(path)
-    members = [at for at, op in enumerate(trace.ops) if op.path[:depth] == path]
+    # The last reader of each operation; the target is read after everything
+    read = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents} | {trace.target: len(trace.ops)}
+    boxed = (at for at, op in enumerate(trace.ops) if at in read or op.name != INPUT or not op.value.counts)
+    members = [at for at in boxed if trace.ops[at].path[:depth] == path]
     # Operations outside of the part whose results are read inside
     own = set(members)
     ports = sorted({parent for at in members for parent in trace.ops[at].parents if parent not in own}) if path else []
     boxes = [Box((Item("", (at,)),), at, is_port=True) for at in ports]
-    # The last reader of each operation; the target is read after everything
-    read = {parent: at for at, op in enumerate(trace.ops) for parent in op.parents} | {trace.target: len(trace.ops)}
     # Consecutive calls that do the same share a box; operations never do
     items = items_of(trace.ops, members, depth)
     for _, row in groupby(items, lambda item: likeness(trace.ops, item, depth) if item.call else item):

@@ -192,14 +192,16 @@ def is_among(tensor: Tensor, tensors: Iterable[Tensor]) -> bool:
 
 
 def called(function: Any) -> str:
-    """Return the usual name of a function: `add` for `Tensor.__radd__`, `mT` for the property."""
+    """Return the usual name of a function: `add` for `Tensor.__radd__`, `index` for `x[...]`, `mT` for a property."""
     name: str = getattr(function, "__name__", "operation")
     if name == "__get__":
         owner = function.__self__  # a property in C or Python
         name = getattr(owner, "__name__", "") or getattr(getattr(owner, "fget", None), "__name__", "property")
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
-        return name[1:] if name in ("radd", "rsub", "rmul", "rdiv", "rpow", "rtruediv", "rmatmul") else name
+        if name in ("radd", "rsub", "rmul", "rdiv", "rpow", "rtruediv", "rmatmul"):
+            return name[1:]
+        return {"getitem": "index", "setitem": "index_put"}.get(name, name)
     return name
 
 

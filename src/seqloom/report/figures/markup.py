@@ -274,7 +274,7 @@ def label(
     if not text:
         return Markup("")
     whole = visible(text)
-    short = fit(whole, room / size, ems)
+    short = fit(whole, room, lambda text: ems(text) * size)  # as `width_of`: a text fits into its own width
     attributes: dict[str, str | float] = {"x": x, "y": y, "font_size": size, **(looks or look(theme))}
     if reads_right_to_left(whole):
         attributes |= {"direction": "rtl", "unicode_bidi": "isolate"}

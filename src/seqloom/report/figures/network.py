@@ -37,6 +37,7 @@ ROW_HEIGHT, LOW_ROW, BETWEEN = 18.0, 12.0, 300.0  # height of a token, of one of
 MANY = 64
 LONGEST_TOKEN = 200.0
 THINNEST, THICKEST = 0.6, 4.0
+LANE, BETWEEN_ROWS = 4.0, 4.0  # between two groups at one token; free between two tokens
 FAINTEST = 0.25
 HOVERED_LINKS, STEPS = 300, 8  # more links are drawn in this many steps of thickness, without tooltips
 
@@ -347,6 +348,10 @@ class Links(Figure, kind="links"):
     def _middle(self, at: int, top: float) -> float:
         return top + self._step * (at + 0.5)
 
+    @property
+    def _lane(self) -> float:
+        return min(LANE, (self._step - BETWEEN_ROWS) / len(self.groups))
+
     def _lines(self, start: float, end: float, top: float) -> list[Markup]:
         """Return the lines, the faintest first: an element for each, or one per thickness if there are many."""
         if len(self.links) <= HOVERED_LINKS:
@@ -358,11 +363,13 @@ class Links(Figure, kind="links"):
         return [self._drawn(alike[key], key[0] / STEPS, start, end, top) for key in sorted(alike)]
 
     def _drawn(self, links: Sequence[Link], share: float, start: float, end: float, top: float) -> Markup:
+        # Each group has its own height at a token, so that no line lies on another
+        top += self._lane * (links[0].group - (len(self.groups) - 1) / 2)
         places = ((self._middle(link.left, top), self._middle(link.right, top)) for link in links)
         d = "".join(f"M{start:.1f} {left:.1f}L{end:.1f} {right:.1f}" for left, right in places)
         note = [hover(self._described(links[0]))] if len(links) == 1 else []
         look: dict[str, str | float] = {
-            "stroke_width": THINNEST + (THICKEST - THINNEST) * share,
+            "stroke_width": THINNEST + (min(THICKEST, max(1.0, self._lane)) - THINNEST) * share,
             "stroke_opacity": FAINTEST + (1 - FAINTEST) * share,
         }
         return tag("path", *note, d=d, fill="none", **look, **stroked(links[0].group))
