@@ -247,11 +247,11 @@ def test_one_row_makes_no_tensor_of_all_pairs(score: str) -> None:
 def test_one_row_of_each_head_of_a_large_model_costs_two_seconds_and_256_mib_at_most() -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "inspection.py"
     cases = {}
-    for case in ("forward", "looking"):
+    for case in ("forward", "inspect"):
         run = subprocess.run([sys.executable, str(script), case], check=True, capture_output=True, text=True)
         cases[case] = json.loads(run.stdout)
-    assert 0 < cases["looking"]["looking"] <= 2.0
-    assert cases["looking"]["peak_mib"] - cases["forward"]["peak_mib"] <= 256
+    assert 0 < cases["inspect"]["inspecting"] <= 2.0
+    assert cases["inspect"]["peak_mib"] - cases["forward"]["peak_mib"] <= 256
 
 
 def test_what_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
