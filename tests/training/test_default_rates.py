@@ -38,11 +38,16 @@ def test_gated_models_learn_faster_where_every_step_has_a_target_and_never_above
 
 @pytest.mark.parametrize("recipe", ["cnn", "transformer", "linear-attention", "rnn"])
 def test_others_learn_faster_only_where_they_predict_tokens_and_up_to_size_small(recipe: str) -> None:
-    assert default_lr(recipe, "small") == default_lr(recipe, "small", "steps")
-    assert default_lr(recipe, "small", "tokens") == pytest.approx(3 * default_lr(recipe, "small"))
+    assert default_lr(recipe, "small", "tokens") == pytest.approx(3 * default_lr(recipe, "small", "steps"))
     assert default_lr(recipe, "base", "tokens") == default_lr(recipe, "base")
     wide = Dimensions("small", width=500)
     assert default_lr(recipe, wide, "tokens") == default_lr(recipe, wide), "the width decides, not the name of the size"
+
+
+def test_a_transformer_with_one_answer_has_the_rate_of_tiny_up_to_the_width_of_small() -> None:
+    found = {size: default_lr("transformer", size) for size in SIZES}
+    assert found == {"nano": 0.005, "tiny": 0.002, "small": 0.002, "base": 0.0005, "big": 0.0002}
+    assert default_lr("cnn", "small") == default_lr("cnn", "small", "steps") == 0.001
 
 
 @pytest.mark.parametrize("recipe", ["bag", "encoder", "self-attention"])

@@ -3,6 +3,7 @@
 The table of families comes first, then a function for each kind of model: a `Body` between an input and a head.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -290,14 +291,16 @@ class LrFactors(NamedTuple):
     sequence: float = 1.0  # one answer for the sequence
     steps: float = 1.0  # one for each step
     tokens: float = 1.0  # the next token
-    wide: bool = True  # whether `tokens` also applies to models wider than `small`
+    wide: bool = True  # whether `sequence` and `tokens` also apply to models wider than `small`
     highest: float = 0.01  # the limit of `tokens`
+    highest_sequence: float = math.inf  # the limit of `sequence`; a size with a higher rate keeps it
     full_batch: int = 0  # in tokens: with smaller batches, the rate for `tokens` falls with their square root
 
 
 _GATED_LR = LrFactors(2.0, 6.0, 6.0)
 _LSTM_LR = LrFactors(2.0, 6.0, 18.0, highest=0.018)
 _UNGATED_LR = LrFactors(tokens=3.0, wide=False, full_batch=4_096)
+_TRANSFORMER_LR = _UNGATED_LR._replace(sequence=2.0, highest_sequence=0.002)  # benchmarks/defaults
 
 
 class Recipe(NamedTuple):
@@ -416,7 +419,7 @@ RECIPES: dict[str, Recipe] = {
             "Transformer: usually the best model if there is much data",
             _ALL + _MASKED + _GRAPH,
             transformer,
-            lr=_UNGATED_LR,
+            lr=_TRANSFORMER_LR,
             dropout_by_text=True,
         ),
         Recipe("gpt", "Transformer decoder with learned positions", ("language-model",), gpt, lr=_UNGATED_LR),

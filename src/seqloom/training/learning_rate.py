@@ -80,12 +80,14 @@ def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", ba
     """
     named, factors = Dimensions.of(size), recipe_called(recipe).lr
     rate = _rate(recipe, named)
-    if predicted == "tokens" and not factors.wide and _is_wide(recipe, named):
+    if predicted != "steps" and not factors.wide and _is_wide(recipe, named):
         return rate
     found: float = rate * getattr(factors, predicted)
     if predicted == "tokens" and batch_tokens < factors.full_batch:
         return float(f"{found * math.sqrt(batch_tokens / factors.full_batch):.2g}")
-    if predicted == "sequence" or found <= rate * factors.sequence:
+    if predicted == "sequence":
+        return max(rate, min(factors.highest_sequence, found))
+    if found <= rate * factors.sequence:
         return found
     return min(factors.highest if predicted == "tokens" else HIGHEST_LR, round(found, 6))
 
