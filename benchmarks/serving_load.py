@@ -57,11 +57,13 @@ class Asker:
             part = self.socket.recv(1 << 16)
         except OSError:
             return 0
+        if not part:
+            return 0
         self.data += part
         head, found, body = self.data.partition(b"\r\n\r\n")
         if found and len(body) >= int(LENGTH.search(head)[1]):  # type: ignore[index]  # every answer has it
             return int(head[9:12])
-        return None if part else 0
+        return None
 
 
 class Load:
