@@ -174,6 +174,19 @@ def test_a_class_with_one_example_is_told() -> None:
     assert str(ledger.samples["label.singleton"][0]).startswith("train.csv:20: ")
 
 
+def test_a_class_is_merged_by_its_rows_in_the_whole_file_which_cleaning_reads() -> None:
+    ledger = Ledger()
+    parts = {"train": ["a"] * 9 + ["b"] * 9 + ["c"], "dev": ["a", "b", "c"], "test": ["c"]}
+    examples = {
+        part: [
+            Example(f"text {row}", label, f"{part} {row}", Place("all.csv", row)) for row, label in enumerate(labels)
+        ]
+        for part, labels in parts.items()
+    }
+    check_parts(examples, Schema("text", "label"), ledger)
+    assert "--rare 4 --rare-label other" in ledger.samples["label.singleton"][0].fix
+
+
 def test_few_labels_not_seen_in_training_are_told_with_their_lines() -> None:
     ledger = checked(train=["a", "b"] * 20, dev=["a", "b"] * 100 + ["c"])
     assert found(ledger) == {"label.unseen": 1}

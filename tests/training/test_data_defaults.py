@@ -76,7 +76,7 @@ def test_a_translator_with_a_duration_in_seconds_keeps_its_dropout_and_says_whic
     timed = chosen(sentences, model="transformer", seconds=60)
     (line,) = (one for one in timed.messages if one.startswith("dropout"))
     assert set(dropouts(timed.config.model)) == {0.1} and "dropout: 0.1, as with --seconds" in line
-    assert "--dropout 0.3 is better for few training tokens" in line
+    assert "with 20 epochs or more, --dropout 0.3 is better for few training tokens" in line
     for others in ({"dropout": 0.1}, {"size": "tiny"}, {"model": "seq2seq-dot"}):
         other = chosen(sentences, **{"model": "transformer", "seconds": 60} | others)
         assert not any(one.startswith("drop") for one in other.messages)

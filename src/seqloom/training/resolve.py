@@ -293,16 +293,16 @@ class _Choice(NamedTuple):
         if self.request.dropout is not None or self.before is not None:
             return
         tokens, chosen = training_tokens(self.prepared), self.dropout(size)
-        few = f"for few training tokens ({tokens:,}) that are read often"
+        few = f"for few training tokens ({tokens:,})"
         if chosen is not None:
-            yield f"dropout: {chosen:g}, {few}"
+            yield f"dropout: {chosen:g}, {few} that are read often"
         elif (
             isinstance(self.duration or self.request.training.get("duration"), SecondsConfig)
             and dropout_follows_text(self.recipe(), size, self.task)
             and (usual := default_dropout(tokens, OFTEN)) is not None
         ):
             now = f"dropout: {max(dropouts(model)):g}, as with --seconds the number of epochs is not known"
-            yield f"{now}; --dropout {usual:g} is better {few}"
+            yield f"{now}; with {OFTEN} epochs or more, --dropout {usual:g} is better {few}"
 
     def dropout(self, size: Size) -> float | None:
         """As requested, as in the run that is resumed, or by the amount of data; None: the dropout of the recipe."""

@@ -224,7 +224,13 @@ class LabelCheck:
         for label in (label for label, count in counts.items() if count == 1 and label not in odd):
             text = f"{self._noun} {quoted(label)} has only one example in {reference}"
             place = self._firsts[reference][label]
-            fix = advice("add examples, or merge it with another class", place.path, "--rare 2 --rare-label other")
+            in_file = sum(  # of all parts: cleaning reads the whole file
+                of_part[label]
+                for part, of_part in self._counts.items()
+                if label in of_part and self._firsts[part][label].path == place.path
+            )
+            merging = f"--rare {in_file + 1} --rare-label other"
+            fix = advice("add examples, or merge it with another class", place.path, merging)
             ledger.warn("label.singleton", text, place, fix)
         for part in self._counts:
             if part != reference:
