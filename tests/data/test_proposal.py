@@ -155,10 +155,11 @@ def test_the_command_for_a_file_in_two_encodings_has_all_options_and_works(tmp_p
     path = in_two_encodings(tmp_path / "inbox.csv")
     with pytest.raises(RejectedError) as refused:
         finished(checking(DataConfig(train=(str(path),)), None))
-    command = re.search("`seqloom (.*)`", str(refused.value))
-    assert command is not None and command[1].endswith("inbox-clean.csv --delimiter ';' --target status")
-    done = CliRunner().invoke(app, shlex.split(command[1]))
+    cleaning, check = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert cleaning.endswith("inbox-clean.csv --delimiter ';' --target status")
+    done = CliRunner().invoke(app, shlex.split(cleaning))
     assert done.exit_code == 0, done.output
+    assert check.startswith("data check ") and "enc.mixed" in CliRunner().invoke(app, shlex.split(check)).output
     assert len(list(reopened(tmp_path / "inbox-clean.csv", "--delimiter ';' --target status").rows(Ledger()))) == 182
 
 

@@ -9,6 +9,7 @@ does not meet the next refusal only after the first is mended.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -73,7 +74,10 @@ def refuse_completely(
     place = Place(**{name: last[name] for name in Place._fields})  # type: ignore[arg-type]  # as it was written
     if mixed := in_two_encodings(config, error):
         remedy, missing = _remedy_of_mixed(mixed, reopen)
-        fix = Ledger.of(with_flags(config, remedy)).or_clean("save the whole file as UTF-8", place.path)
+        cleaning = Ledger.of(with_flags(config, remedy))
+        fix = cleaning.or_clean("save the whole file as UTF-8", place.path)
+        if remedy and not missing:  # rows were not read, and more may be wrong with them
+            fix += f"; to see all problems first: `seqloom data check {shlex.quote(place.path)} {cleaning.flags}`"
         ledger.bad_file("enc.mixed", str(last["text"]), place, f"{fix}{missing}")
     remedy, missing = complete_remedy(config, error, reopen)
     if not remedy or (len(remedy) <= len(error.remedy) and not missing):  # the fix of the error is enough
