@@ -355,7 +355,6 @@ def _report(
         for label, name in decisions.names.items()
         if name != label
     ]
-    conflicting = [decisions.rows[number].line for number in decisions.conflicts]
     typos, written = decisions.likely_typos(), decisions.dropped.count("")
     commands = CleanCommands(file.config, file.cleaning, file.reading.format, out)
     report = CleanReport(
@@ -366,9 +365,7 @@ def _report(
         changed=changed,
         changes=log.changes(),
         labels=tuple(sorted(renamed, key=lambda one: (one.becomes, -one.rows))),
-        conflicts=len(conflicting),
-        conflict_lines=tuple(conflicting),
-        bad_rows=ledger.skipped,
+        conflict_lines=tuple(decisions.rows[number].line for number in decisions.conflicts),
         skipped=tuple(ledger.listed),
         unmatched=decisions.unmatched,
         kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in decisions.counts().most_common()),

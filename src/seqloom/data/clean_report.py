@@ -97,14 +97,22 @@ class CleanReport(Shown):
     changed: int  # rows of the copy that differ from the file
     changes: tuple[CleanedRows, ...]
     labels: tuple[RenamedLabel, ...]
-    conflicts: int  # rows that contradict others and are kept
-    conflict_lines: tuple[int, ...]  # of each of them
-    bad_rows: int = 0  # that were left out
-    skipped: tuple[str, ...] = ()  # each of them: its place and what is wrong
+    conflict_lines: tuple[int, ...]  # of each row that contradicts others and is kept
+    skipped: tuple[str, ...] = ()  # each bad row, which was left out: its place and what is wrong
     unmatched: tuple[str, ...] = ()  # labels of the table that the file does not have
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
     renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
+
+    @property
+    def conflicts(self) -> int:
+        """How many rows contradict others and are kept."""
+        return len(self.conflict_lines)
+
+    @property
+    def bad_rows(self) -> int:
+        """How many bad rows were left out."""
+        return len(self.skipped)
 
     @property
     def is_clean(self) -> bool:
