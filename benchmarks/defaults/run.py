@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--recipes", default="", help="only these")
+    parser.add_argument("--settings", default="", help="only these, separated by semicolons")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10_000)
     parser.add_argument("--device", default="auto")
@@ -63,7 +64,8 @@ def main() -> None:
     jobs = searched(names) if given.what == "search" else confirmed(names, done)
     known = {tuple(one["job"]) for one in done if one["score"] is not None}
     chosen = given.recipes.split(",") if given.recipes else [job.recipe for job in jobs]
-    waiting = [job for job in jobs if tuple(job) not in known and job.recipe in chosen]
+    tried = given.settings.split(";") if given.settings else [job.setting for job in jobs]
+    waiting = [job for job in jobs if tuple(job) not in known and job.recipe in chosen and job.setting in tried]
     until = time.time() + 60 * given.minutes
     context = multiprocessing.get_context("spawn")
     queue, answers = context.Queue(), context.Queue()
