@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10_000)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--options", default="", help='of `seqloom train`, for every run, such as "--epochs 20"')
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "table":
@@ -73,7 +74,7 @@ def main() -> None:
         queue.put(job)
     for _ in range(given.jobs):
         queue.put(None)
-    where = (os.environ["SEQLOOM_DATA"], given.out, given.device, until)
+    where = (os.environ["SEQLOOM_DATA"], given.out, f"--device {given.device} {given.options}", until)
     workers = [context.Process(target=work, args=(queue, answers, *where)) for _ in range(given.jobs)]
     for worker in workers:
         worker.start()
@@ -131,18 +132,18 @@ def best_setting(done: list[dict[str, Any]], name: str, recipe: str) -> str:
     return max(found, key=lambda setting: sign * found[setting], default="default")
 
 
-def work(queue: Any, answers: Any, data: str, out: Path, device: str, until: float) -> None:
+def work(queue: Any, answers: Any, data: str, out: Path, added: str, until: float) -> None:
     """Train one run after another until none is left or the time is up."""
     import torch
 
     torch.set_num_threads(1)
     while (job := queue.get()) is not None and time.time() < until:
         began = time.time()
-        answer = {"job": job.key, **trained(job, data, out / "runs" / str(os.getpid()), device)}
+        answer = {"job": job.key, **trained(job, data, out / "runs" / str(os.getpid()), added)}
         answers.put(answer | {"seconds": time.time() - began})
 
 
-def trained(job: Job, data: str, folder: Path, device: str) -> dict[str, Any]:
+def trained(job: Job, data: str, folder: Path, added: str) -> dict[str, Any]:
     """The dev score of a run, or the error."""
     from typer.testing import CliRunner
 
@@ -152,7 +153,7 @@ def trained(job: Job, data: str, folder: Path, device: str) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     options = f"{dataset.read.replace('{data}', data)} {settings(dataset, job.recipe)[job.setting]}"
     command = ["train", *shlex.split(options), "--model", job.recipe, "--seed", str(job.seed), "--out", str(folder)]
-    result = CliRunner().invoke(app, [*command, "--device", device, "--json"])
+    result = CliRunner().invoke(app, [*command, *shlex.split(added), "--json"])
     if result.exit_code:
         return {"score": None, "error": result.output[-600:]}
     found = json.loads(result.stdout)
