@@ -52,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if device:
         config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script_method` is deprecated")
+        config.addinivalue_line("filterwarnings", "ignore:TensorFloat32 tensor cores for float32 matrix")
         config.addinivalue_line("filterwarnings", "ignore:Attempting to run cuBLAS, but there was no current CUDA")
 
 

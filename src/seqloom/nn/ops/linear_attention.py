@@ -18,7 +18,7 @@ from seqloom.nn.ops.masks import Mask, dense
 from seqloom.nn.types import Places
 
 _CHUNK = 64  # elements whose matrix of weights is stored
-_CHUNKS = 64  # computed at once: few kernels for a GPU, and matrices that fit a CPU's cache
+_CHUNKS = 64  # computed at once on a CPU, whose cache their matrices fit; a GPU takes all, in few kernels
 
 
 class AttentionSums(NamedTuple):
@@ -109,7 +109,8 @@ def chunked_causal(
     """The same by chunks: a small triangle inside each, and for everything before it the sums so far."""
     kept, wide, outputs = query.dtype, sums.matrix.dtype, [query[:, :, :0]]
     # split, not slices: its backward pass joins the pieces once, where each slice would fill a full tensor with zeros
-    pieces = (torch.split(x, _CHUNK * _CHUNKS, 2) for x in (query, key, value, valid[:, None, :, None]))
+    piece = _CHUNK * _CHUNKS if query.device.type == "cpu" else max(1, query.shape[2])
+    pieces = (torch.split(x, piece, 2) for x in (query, key, value, valid[:, None, :, None]))
     for q, k, v, real in zip(*pieces, strict=True):
         k = feature(k.to(wide)).masked_fill(~real, 0)
         output, sums = _chunks(feature(q.to(wide)), k, v.to(wide), sums)
