@@ -1,15 +1,17 @@
 """Whole training steps on one GPU, against torch.nn and transformers in the same run.
 
-    lstm        LSTM language model of PTB-medium size (2 x 650, 10,000 words, 20 x 35 tokens, float32, state carried)
-    gpt         GPT-2 of 124 M parameters (bf16 autocast, 32 x 1,024 tokens)
-    translate   encoder-decoder of base size (6 + 6 layers, width 512) on ragged pairs (bf16 autocast)
+    lstm, gru, rnn   language model of PTB-medium size (2 x 650, 10,000 words, 20 x 35 tokens, float32, state carried)
+    gpt              GPT-2 of 124 M parameters (bf16 autocast, 32 x 1,024 tokens)
+    translate        encoder-decoder of base size (6 + 6 layers, width 512) on ragged pairs (bf16 autocast)
+    encode           classifier of ragged texts by an encoder (6 layers, width 512, bf16 autocast)
 
 Contestants of a case take turns: a round is a few steps of each, and the median over rounds counts. Before that, both
 sides compute the losses of the same batches from the same weights, where their architectures agree.
 
-    python -m benchmarks.gpu.training [lstm] [gpt] [translate] [--profile] [--quick] [--tiny] [--by-hand]
+    python -m benchmarks.gpu.training [CASE...] [--profile] [--quick] [--tiny] [--by-hand] [--no-compilers]
 
-With --by-hand the LSTM of torch.nn is also recorded as a CUDA graph.
+With --by-hand the recurrent layers of torch.nn are also recorded as a CUDA graph; with --no-compilers, ragged batches
+are not compiled, which takes minutes.
 With --tiny all sizes are tiny, to try the program; that also works without a GPU, where no graphs are recorded.
 
 Appends one line of JSON for each row of the tables to benchmarks/gpu/results.jsonl (or in $OUT), unless tiny.
@@ -23,6 +25,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -211,7 +214,7 @@ def graphed(step: Step, warm_up: int = 3) -> Step:
     return replayed
 
 
-# LSTM
+# Recurrent language models
 
 WORDS, WIDTH, ROWS, TIME = (200, 32, 4, 7) if TINY else (10_000, 650, 20, 35)
 STREAMS = TrainingConfig(
@@ -221,36 +224,42 @@ STREAMS = TrainingConfig(
     clip_norm=CLIP,
     batching=StreamsConfig(batch_rows=ROWS, row_length=TIME),
 )
+LAYERS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 
 
-class BareLstm(nn.Module):
+class BareRecurrent(nn.Module):
     """The same model in torch.nn."""
 
-    def __init__(self, like: Any, rate: float, between: float) -> None:
+    def __init__(self, family: str, like: Any, rate: float, between: float) -> None:
         super().__init__()
         self.table = nn.Parameter(like.decoder.input.table.detach().clone())  # tied to the output
         self.bias = nn.Parameter(like.head.bias.detach().clone())
-        self.lstm = nn.LSTM(WIDTH, WIDTH, 2, dropout=between, batch_first=True)
+        self.layers = LAYERS[family](WIDTH, WIDTH, 2, dropout=between, batch_first=True)
         self.enter, self.leave = nn.Dropout(rate), nn.Dropout(between)
         for number, block in enumerate(like.decoder.layers):
             for theirs, mine in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), block.mixer.weights, strict=True):
-                getattr(self.lstm, f"{theirs}_l{number}").data.copy_(mine)
+                getattr(self.layers, f"{theirs}_l{number}").data.copy_(mine)
 
-    def forward(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """The scores and the next state."""
-        y, state = self.lstm(self.enter(nn.functional.embedding(tokens, self.table)), state)
-        return nn.functional.linear(self.leave(y), self.table, self.bias), state
+        embedded = self.enter(nn.functional.embedding(tokens, self.table))
+        y, after = self.layers(embedded, tuple(state) if len(state) == 2 else state[0])
+        after = list(after) if isinstance(after, tuple) else [after]
+        return nn.functional.linear(self.leave(y), self.table, self.bias), after
 
 
-def bare_lstm(name: str, model: BareLstm, tokens: Tensor, *, fused: bool, captured: bool) -> tuple[Contestant, list]:
+def bare_recurrent(
+    name: str, model: BareRecurrent, tokens: Tensor, *, fused: bool, captured: bool
+) -> tuple[Contestant, list]:
     """A plain loop; the state is carried in place."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=fused, capturable=captured)
-    state, losses = [torch.zeros(2, ROWS, WIDTH, device=DEVICE) for _ in range(2)], []
+    states = 2 if isinstance(model.layers, nn.LSTM) else 1
+    state, losses = [torch.zeros(2, ROWS, WIDTH, device=DEVICE) for _ in range(states)], []
     place, numbers = torch.zeros_like(tokens[0]), count()
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        scores, after = model(place[:, :-1], tuple(state))
+        scores, after = model(place[:, :-1], state)
         loss = nn.functional.cross_entropy(scores.flatten(0, 1), place[:, 1:].flatten())
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=True)
@@ -268,48 +277,47 @@ def bare_lstm(name: str, model: BareLstm, tokens: Tensor, *, fused: bool, captur
     return Contestant(name, taken, ROWS * TIME), losses
 
 
-def lstm() -> None:
-    """Run the case."""
+def recurrent(family: str) -> None:
+    """Run the case of a family."""
     torch.manual_seed(0)
-    config = recipes.language_model("lstm", vocab_size=WORDS, size=Dimensions("base", width=WIDTH))
+    config = recipes.language_model(family, vocab_size=WORDS, size=Dimensions("base", width=WIDTH))
     model = config.build().to(DEVICE)
     tokens = torch.randint(5, WORDS, (8, ROWS, TIME + 1), device=DEVICE)
     batches = [Batch(Padded.of(one[:, :-1].cpu()), one[:, 1:].contiguous().cpu()) for one in tokens]
-    same_lstm(model, batches, tokens)
+    same_losses(family, model, batches, tokens)
 
-    def contestant(name: str, kind: type[Update], precision: str = "float32") -> Contestant:
+    def contestant(name: str, kind: type[Update]) -> Contestant:
         options = {"kind": kind, "task": Read(carries=True), "tokens": ROWS * TIME}
-        return ours(name, copied(model), batches, STREAMS, precision, **options)
+        return ours(name, copied(model), batches, STREAMS, "float32", **options)
 
-    plain_loop, _ = bare_lstm(
-        "torch.nn.LSTM loop", BareLstm(model, 0.2, 0.3).to(DEVICE), tokens, fused=False, captured=False
-    )
-    best, _ = bare_lstm(
-        "the same, fused AdamW", BareLstm(model, 0.2, 0.3).to(DEVICE), tokens, fused=True, captured=False
-    )
+    def peer(name: str, *, fused: bool, captured: bool = False) -> Contestant:
+        bare = BareRecurrent(family, model, 0.2, 0.3).to(DEVICE)
+        return bare_recurrent(name, bare, tokens, fused=fused, captured=captured)[0]
+
+    bar = f"torch.nn.{LAYERS[family].__name__} loop"
     field = [
-        plain_loop,
-        best,
+        peer(bar, fused=False),
+        peer("the same, fused AdamW", fused=True),
         contestant("seqloom, plain step", Update),
         contestant("seqloom, recorded step (--cuda-graphs)", RecordedUpdate),
     ]
     if "--by-hand" in sys.argv:
-        name, peer = "torch.nn.LSTM, one CUDA graph by hand", BareLstm(model, 0.2, 0.3).to(DEVICE)
-        field.insert(2, bare_lstm(name, peer, tokens, fused=True, captured=True)[0])
+        field.insert(2, peer("the same, one CUDA graph by hand", fused=True, captured=True))
     for one in field:
         warmed(one, 3 if TINY else 30)
     profiled(next(one for one in field if one.name == "seqloom, plain step"))  # a recorded one would crash the profiler
-    compare("lstm, PTB-medium, B20 T35, float32", field, bar="torch.nn.LSTM loop", steps=50)
+    compare(f"{family}, PTB-medium, B20 T35, float32", field, bar=bar, steps=50)
 
 
-def same_lstm(model: nn.Module, batches: list[AnyBatch], tokens: Tensor) -> None:
+def same_losses(family: str, model: nn.Module, batches: list[AnyBatch], tokens: Tensor) -> None:
     """Print the losses of both sides over 16 steps without dropout."""
     mine = copied(model)
     for module in mine.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     step = ours("", mine, batches, STREAMS, "float32", task=Read(carries=True), tokens=1, read_every=0).step
-    peer, losses = bare_lstm("", BareLstm(model, 0.0, 0.0).to(DEVICE), tokens, fused=True, captured=False)
+    bare = BareRecurrent(family, model, 0.0, 0.0).to(DEVICE)
+    peer, losses = bare_recurrent("", bare, tokens, fused=True, captured=False)
     found, expected = [], []
     for _ in range(16):
         step()
@@ -564,6 +572,8 @@ def translate() -> None:
     )  # epochs; a shape is recorded in the third
     profiled(field[-1])
     compare(title, field, bar=field[0].name, rounds=5, steps=1)  # compilers may take longer than there is time
+    if "--no-compilers" in sys.argv:
+        return
     field += tried(
         [
             lambda: peer_marian("transformers Marian, compiled, sorted", alike, compiled=True, each=epoch),
@@ -575,7 +585,96 @@ def translate() -> None:
     compare(f"{title}, compiled", field, bar=field[0].name, rounds=5, steps=1)
 
 
-CASES: dict[str, Callable[[], None]] = {"lstm": lstm, "gpt": gpt, "translate": translate}
+# Encoder classifier
+
+TEXTS, ROWS_OF_TEXTS, CLASSES = (32, 8, 4) if TINY else (2_048, 64, 4)
+ENCODER = Dimensions("base", width=32, layers=1, heads=2) if TINY else Dimensions("base", width=512, layers=6, heads=8)
+SHORTEST, LONGEST = (4, 12) if TINY else (16, 256)
+
+
+def peer_bert(name: str, batches: list[AnyBatch], *, compiled: bool, **settings: float) -> Contestant:
+    """An epoch of a plain loop over transformers' BERT with a classification head."""
+    from transformers import BertConfig, BertForSequenceClassification  # the peer is optional
+
+    sizes = {"vocab_size": TARGET_WORDS, "hidden_size": ENCODER.width, "num_hidden_layers": ENCODER.layers}
+    sizes |= {"num_attention_heads": ENCODER.heads, "intermediate_size": 4 * (ENCODER.width or 0)}
+    config = BertConfig(**sizes, max_position_embeddings=LONGEST, num_labels=CLASSES, **settings)
+    peer = BertForSequenceClassification(config).to(DEVICE).train()
+    optimizer = torch.optim.AdamW(peer.parameters(), lr=LR, fused=True)
+
+    def loss_of(read: Tensor, valid: Tensor, wanted: Tensor) -> Tensor:
+        with torch.autocast(DEVICE, torch.bfloat16):
+            found: Tensor = peer(input_ids=read, attention_mask=valid, labels=wanted).loss
+        return found
+
+    run = torch.compile(loss_of, dynamic=True) if compiled else loss_of
+    moved = [[part.to(DEVICE) for part in (one.inputs.values, one.inputs.valid.long(), one.targets)] for one in batches]
+
+    def step() -> None:
+        for one in moved:
+            optimizer.zero_grad(set_to_none=True)
+            run(*one).backward()
+            nn.utils.clip_grad_norm_(peer.parameters(), CLIP)
+            optimizer.step()
+
+    return Contestant(name, step, sum(int(one.inputs.lengths.sum()) for one in batches))
+
+
+def encode() -> None:
+    """Run the case: an epoch over the same texts for everyone."""
+    torch.manual_seed(0)
+    draw = np.random.default_rng(0)
+    sizes = draw.integers(SHORTEST, LONGEST + 1, TEXTS)
+    texts = [torch.randint(5, TARGET_WORDS, (int(size),)) for size in sizes]
+    labels = torch.randint(CLASSES, (TEXTS,))
+
+    def batches(groups: list[np.ndarray]) -> list[AnyBatch]:
+        return [Batch(Padded.stack([texts[row] for row in rows]), labels[rows]) for rows in groups]
+
+    mixed = batches(np.array_split(draw.permutation(TEXTS), TEXTS // ROWS_OF_TEXTS))
+    tokens = int(sizes.sum() / len(mixed) * 1.1)  # as many in a batch as the peer's, a little padding included
+    alike = batches(Order(sizes[:, None], tokens, seed=0).batches(0))
+    config = recipes.classifier(
+        "encoder", inputs=TokensConfig(vocab_size=TARGET_WORDS), num_classes=CLASSES, size=ENCODER
+    )
+    model, training = config.build().to(DEVICE), replace(PACKED, batching=ByLengthConfig(batch_tokens=tokens), lr=LR)
+
+    def contestant(name: str, *, compile_it: bool) -> Contestant:
+        options = {"task": Read(one_shape=False), "tokens": int(sizes.sum()), "each": len(alike)}
+        return ours(name, copied(model), alike, replace(training, compile=compile_it), "bf16", **options)
+
+    title = "encoder classifier, 512 x 6, ragged texts, bf16"
+    exact = {"attention_probs_dropout_prob": 0.0}
+    bar = "transformers BERT, defaults, padded"
+    field = tried(
+        [
+            lambda: peer_bert(bar, mixed, compiled=False),
+            lambda: peer_bert("the same, no attention dropout, sorted", alike, compiled=False, **exact),
+            lambda: contestant("seqloom, by length", compile_it=False),
+        ],
+        3,
+    )
+    profiled(field[-1])
+    compare(title, field, bar=bar, rounds=5, steps=1)
+    if "--no-compilers" in sys.argv:
+        return
+    field += tried(
+        [
+            lambda: peer_bert("the same, no attention dropout, sorted, compiled", alike, compiled=True, **exact),
+            lambda: contestant("seqloom, by length, compiled", compile_it=True),
+        ],
+        3,
+    )
+    told_graphs()
+    compare(f"{title}, compiled", field, bar=bar, rounds=5, steps=1)
+
+
+CASES: dict[str, Callable[[], None]] = {
+    **{family: partial(recurrent, family) for family in LAYERS},
+    "gpt": gpt,
+    "translate": translate,
+    "encode": encode,
+}
 
 
 def chosen() -> Iterator[str]:
