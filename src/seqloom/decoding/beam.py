@@ -160,6 +160,7 @@ class _Search:
         covered = output.attention[0] if output.attention else None
         for row, prompt_search in enumerate(searches):
             prompt_search.beam = [Hypothesis([], 0.0, row)]
+        owners = searches  # of the rows of the state
         while True:
             logs = log_probabilities(output.scores, generated, self.how.repetition_penalty, self.never)
             self._advance(searches, logs, covered)
@@ -167,7 +168,9 @@ class _Search:
             if not searches:
                 return
             parents, tokens = _rows_of(searches, logs.device)
-            output, state = read_tokens(self.model, tokens, select_rows(state, parents), self.attention_of)
+            before, owners = owners, [prompt_search for prompt_search in searches for _ in prompt_search.beam]
+            state = select_rows(state, parents, same_inputs=owners == before)
+            output, state = read_tokens(self.model, tokens, state, self.attention_of)
             generated = None if generated is None else generated[parents].scatter(1, tokens[:, None], True)
             covered = None if covered is None else covered[parents] + output.attention[0]
 
