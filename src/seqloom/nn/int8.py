@@ -47,7 +47,7 @@ class Int8Product:
         # Rounds x / scale to integers, multiplies them, and returns floats: one operator, with one step for all rows.
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
         found: Tensor = product(x / scale, STEP, MIDDLE, self._packed)
-        return torch.addcmul(self._bias, found, scale)
+        return torch.addcmul(self._bias, found, scale, out=found)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Product":
         return self  # it never changes, and torch cannot copy it

@@ -263,6 +263,8 @@ class Padded(NamedTuple):
         """[B,...] the last real element of each row; zeros for an empty row."""
         if self.values.shape[1] == 0:
             return self.values.new_zeros(self.values.shape[0], *self.values.shape[2:])
+        if self.full:
+            return self.values[:, -1]
         rows = torch.arange(len(self.lengths), device=self.values.device)
         picked = self.values[rows, (self.lengths - 1).clamp(min=0)]
         empty = (self.lengths == 0).view(-1, *(1,) * (picked.ndim - 1))
