@@ -197,7 +197,7 @@ class Watch(TorchDispatchMode):
 
     @property
     def products(self) -> int:
-        return sum(name in ("mm", "addmm") for name in self.names)
+        return sum(name in ("mm", "addmm", "addmm_") for name in self.names)
 
     @property
     def largest(self) -> int:
