@@ -1,14 +1,13 @@
 """Large linear layers in 8-bit integers, for generating text on a CPU.
 
     W ~ s_o q        q in -127..127, a scale for each output        rounded once
-    x ~ t_r p        p in 0..127 around a zero, a scale for each row      for each call
+    x ~ t_r p        p in -63..63, a scale for each row              for each call, inside the operator of the product
     y = t_r s_o (q p) + b                                           products and sums in integers
 
-Generation reads every weight for every token, so a quarter of the bytes takes less time. This pays from about half a
-million weights: the matrix that scores the vocabulary, feed-forward layers, and W_Q, W_K and W_V of wide attention
-together; for small ones, rounding x takes longer than it saves. The
-output of a row does not depend on other rows. Float weights stay in the model: they are used whenever gradients are
-computed. x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and torch does not say so.
+Generation reads every weight for every token, so a quarter of the bytes takes less time. This pays from 512 x 512
+weights; for smaller ones, rounding x takes longer than it saves. W_Q, W_K and W_V are multiplied together. The output
+of a row does not depend on other rows. Float weights stay in the model: they are used whenever gradients are computed.
+x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and torch does not say so.
 """
 
 import warnings
@@ -25,7 +24,7 @@ from seqloom.nn.mixers.attention import CausalSelfAttention, SelfAttention
 LEVELS = 127
 SMALLEST = 1e-30  # scale of a row of zeros
 LARGE = 2**18  # weights of a matrix that is worth it
-STEP, MIDDLE = 1 / 63, 64  # of 7 bits for x in -1..1
+STEP, MIDDLE = 1 / 63, 64  # of the 7 bits for x in -1..1, which are 1..127
 
 
 class Int8Product:
@@ -44,7 +43,7 @@ class Int8Product:
     def __call__(self, x: Tensor) -> Tensor:
         """[...,O] from x [...,D]."""
         scale = x.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
-        # Rounds x / scale to integers, multiplies them, and returns floats: one operator, with one step for all rows.
+        # It rounds x / scale to integers and returns floats. With a step that is given, no row depends on another.
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
         found: Tensor = product(x / scale, STEP, MIDDLE, self._packed)
         return torch.addcmul(self._bias, found, scale, out=found)
