@@ -24,6 +24,13 @@ def test_products_are_close_and_rows_do_not_depend_on_one_another() -> None:
     assert torch.equal(found[2, 3], product(x[2, 3:4])[0]) and torch.equal(found[1, 1], linear.bias)
 
 
+def test_the_scale_of_rows_does_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(3, 4, 8)
+    few = int8._largest(x)
+    monkeypatch.setattr(int8, "MANY", 1)
+    assert torch.equal(int8._largest(x), few)
+
+
 def test_matrices_of_half_a_thousand_rows_and_columns_are_large_enough() -> None:
     model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 511), nn.Linear(511, 512))
     quantize(model)

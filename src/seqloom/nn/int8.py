@@ -24,6 +24,7 @@ from seqloom.nn.mixers.attention import CausalSelfAttention, SelfAttention
 LEVELS = 127
 SMALLEST = 1e-30  # scale of a row of zeros
 LARGE = 2**18  # weights of a matrix that is worth it
+MANY = 2**18  # numbers of x whose copy takes longer than reading them twice
 STEP, MIDDLE = 1 / 63, 64  # of the 7 bits for x in -1..1, which are 1..127
 
 
@@ -42,7 +43,7 @@ class Int8Product:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[...,O] from x [...,D]."""
-        scale = x.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
+        scale = _largest(x).clamp_(min=SMALLEST)
         # It rounds x / scale to integers and returns floats. With a step that is given, no row depends on another.
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
         found: Tensor = product(x / scale, STEP, MIDDLE, self._packed)
@@ -50,6 +51,13 @@ class Int8Product:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Product":
         return self  # it never changes, and torch cannot copy it
+
+
+def _largest(x: Tensor) -> Tensor:
+    """[...,1] the largest absolute number of each row."""
+    if x.numel() < MANY:
+        return x.abs().amax(dim=-1, keepdim=True)
+    return torch.maximum(x.amax(dim=-1, keepdim=True), x.amin(dim=-1, keepdim=True).neg_())
 
 
 class QuantizedLinear(nn.Linear):

@@ -390,6 +390,8 @@ def select_rows(state: State, rows: Tensor, *, same_inputs: bool = False) -> Sta
             stay as they are (`depends_on_input_alone`).
     """
     places = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
+    if rows.dtype == torch.bool and len(places) == len(rows):
+        return state
     selected: dict[Tensor, Tensor] = {}
 
     def select(part: Any) -> Any:
