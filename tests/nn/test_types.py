@@ -144,3 +144,4 @@ def test_rows_with_the_same_input_keep_what_depends_on_it_alone() -> None:
     assert kept is source and own.tolist() == [1, 1, 2]
     assert torch.equal(select_rows(state, rows)[1][0].keys, source.keys[rows])
     assert select_rows(state, torch.tensor([True, False, True]))[0].tolist() == [0, 2]
+    assert select_rows(state, torch.ones(3, dtype=torch.bool)) is state
