@@ -122,7 +122,7 @@ def _lowest_bias(request: Request, spans: KeySpans, query: Tensor, key: Tensor, 
     """The bias below which no key can matter to a query that also reads itself; minus infinity if there is none.
 
     A score is at most s = scale |q| |k|, and the query itself has a score of at least -s and a bias of 0. So a key has
-    a weight of at most exp(2 s + bias), and all of them together are lost in rounding. Without this, most weights of
+    a weight of at most exp(2 s + bias), and all of them together are lost in rounding. Without this, many weights of
     ALiBi would be numbers so small that CPUs multiply them many times slower than others.
     """
     own = torch.arange(query.shape[2])  # what queries of the padding read is not used
