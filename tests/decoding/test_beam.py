@@ -24,6 +24,7 @@ from decoding_common import (
     translator,
 )
 from seqloom.config.decoding import BeamConfig, GreedyConfig
+from seqloom.decoding import beam as beam_module
 from seqloom.decoding.alignment import alignment, watching
 from seqloom.decoding.answers import GeneratedText, Stops, begins
 from seqloom.decoding.beam import BeamSearch, Candidate, Hypothesis
@@ -227,3 +228,33 @@ def test_nobody_watches_a_model_when_the_search_is_over() -> None:
     assert watched is not None
     with watched() as looked, pytest.raises(IndexError):
         looked()  # nothing has been heard yet
+
+
+def test_candidates_are_those_of_all_tokens_of_all_rows_in_order() -> None:
+    torch.manual_seed(0)
+    logs = torch.randn(3, 7).log_softmax(dim=-1)
+    logs[1, 2:] = -torch.inf
+    how, searches = BeamConfig(beam_size=2), list[BeamSearch]()
+    for beam in ([Hypothesis([4], -1.0, 0), Hypothesis([5], -0.1, 1)], [Hypothesis([6], -2.0, 2)]):
+        searches.append(BeamSearch([BEGIN], 9, how, Stops((), None)))
+        searches[-1].beam = beam
+    for search, found in zip(searches, beam_module._candidates(searches, logs, 4), strict=True):
+        sums = [(one.log + logs[one.row, token].item(), one, token) for one in search.beam for token in range(7)]
+        expected = sorted((one for one in sums if one[0] > -torch.inf), key=lambda one: -one[0])
+        every = list(found)
+        assert [(one.parent, one.token) for one in every] == [one[1:] for one in expected]
+        assert [one.log for one in every] == pytest.approx([one[0] for one in expected])
+
+
+def test_only_rows_of_another_source_are_selected_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, select = list[bool](), beam_module.select_rows
+
+    def spy(state: Any, rows: torch.Tensor, *, same_inputs: bool = False) -> Any:
+        kept.append(same_inputs)
+        return select(state, rows, same_inputs=same_inputs)
+
+    monkeypatch.setattr(beam_module, "select_rows", spy)
+    model = translator("transformer")
+    translated(model, sources(2), BeamConfig(beam_size=2), torch.tensor([6, 3]), never=(END,))
+    # the prompts, the first tokens of two beams, two more; one beam has ended, and the other goes on
+    assert kept == [False, False, True, False, True, True]

@@ -48,6 +48,14 @@ def test_selected_rows_share_nothing_with_the_others() -> None:
     assert isinstance(one, Growing)
 
 
+def test_selected_rows_have_room_for_the_next_element() -> None:
+    grown = Growing([torch.rand(3, 1, 4, 2)])
+    (chosen,) = select_rows((grown,), torch.tensor([2, 0, 2]))
+    assert torch.equal(chosen.held, grown.held[[2, 0, 2]])
+    after = chosen.followed_by(torch.ones(3, 1, 1, 2))
+    assert after.held.data_ptr() == chosen.held.data_ptr() and after.held.shape[2] == 5
+
+
 def test_gradients_flow_through_all_that_was_put_together() -> None:
     parts = [torch.ones(1, 1, 1, 2, requires_grad=True) for _ in range(4)]
     grown = Growing([torch.zeros(1, 1, 0, 2)])

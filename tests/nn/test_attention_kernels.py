@@ -294,3 +294,30 @@ def test_cudnn_plans_nothing_that_has_a_mask_and_comes_back_after_it() -> None:
         assert enabled() == before
     with without_plans(cast(Any, SimpleNamespace(is_cuda=False)), mask):
         assert enabled() == before
+
+
+@pytest.mark.parametrize(
+    ("mask", "cut"), [(Causal(), True), (WindowMask(300, -40), False)], ids=["causal", "far keys only"]
+)
+def test_keys_whose_weight_rounds_to_nothing_are_left_out(
+    mask: Mask, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    places = places_of(Padded.of(_drawn(1, 300, 1)))
+    query, key, value = (_drawn(1, 2, 300, 4) for _ in range(3))
+    bias = Alibi(torch.tensor([2.0, 0.01], dtype=torch.float64))
+    asked = Request(query, key, value, places, places, mask=mask, bias=bias, aligned=True)
+    terms, attended = list[Tensor](), attention_regions._attend
+
+    def spy(*arguments: object, attn_mask: Tensor, scale: float) -> object:
+        terms.append(attn_mask)
+        return attended(*arguments, attn_mask=attn_mask, scale=scale)
+
+    monkeypatch.setattr(attention_regions, "_attend", spy)
+    monkeypatch.setattr(attention_regions, "_BLOCK", 16)
+    found = _with_gradients(REGIONS.run, asked)
+    for one, expected in zip(found, _with_gradients(plain, asked), strict=True):
+        assert_equal_up_to_rounding(one, expected, "far keys")
+    alike = [term for term in terms if term.shape[2] == 1]  # one number for each key
+    assert alike and any(bool((term < -1e300).any()) for term in alike) is cut
+    assert all(bool((term[:, 1] > -1e300).all()) for term in alike)

@@ -8,7 +8,7 @@ from seqloom import recipes
 from seqloom.config.mixers import AttentionConfig
 from seqloom.errors import ConfigError
 from seqloom.nn import int8
-from seqloom.nn.int8 import Int8Product, quantize
+from seqloom.nn.int8 import Int8Product, QuantizedLinear, quantize
 from seqloom.nn.mixers.attention import CausalSelfAttention
 from seqloom.nn.types import Padded
 
@@ -22,6 +22,19 @@ def test_products_are_close_and_rows_do_not_depend_on_one_another() -> None:
     exact, found = linear(x).detach(), product(x)
     assert ((found - exact).norm(dim=-1) < 0.03 * exact.norm(dim=-1)).all()
     assert torch.equal(found[2, 3], product(x[2, 3:4])[0]) and torch.equal(found[1, 1], linear.bias)
+
+
+def test_the_scale_of_rows_does_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(3, 4, 8)
+    few = int8._largest(x)
+    monkeypatch.setattr(int8, "MANY", 1)
+    assert torch.equal(int8._largest(x), few)
+
+
+def test_matrices_of_half_a_thousand_rows_and_columns_are_large_enough() -> None:
+    model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 511), nn.Linear(511, 512))
+    quantize(model)
+    assert [type(layer) is QuantizedLinear for layer in model] == [True, False, False]
 
 
 def test_a_model_scores_in_int8_and_trains_in_float(monkeypatch: pytest.MonkeyPatch) -> None:

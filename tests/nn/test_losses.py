@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.errors import ConfigError, KernelError
+from seqloom.nn.ops import losses
 from seqloom.nn.ops.kernels import observing, using
 from seqloom.nn.ops.losses import (
     binary_cross_entropy,
@@ -197,7 +198,7 @@ class Watch(TorchDispatchMode):
 
     @property
     def products(self) -> int:
-        return sum(name in ("mm", "addmm") for name in self.names)
+        return sum(name in ("mm", "addmm", "addmm_") for name in self.names)
 
     @property
     def largest(self) -> int:
@@ -259,6 +260,14 @@ def test_the_cross_entropy_of_a_vocabulary_tells_its_kernel_and_takes_a_named_on
         compute()  # float64
     with using(cross_entropy="flash"), pytest.raises(ConfigError, match="no cross-entropy kernel 'flash'"):
         compute()
+
+
+def test_a_chunk_on_a_cpu_has_so_many_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "SCORES_OF_CHUNK", 10)
+    inputs, y, w = problem(9, 3, 5)
+    with Watch() as watch:
+        chunked_linear_cross_entropy(*inputs, y, weights=w)
+    assert (2, 5) in watch.shapes and (9, 5) not in watch.shapes
 
 
 def test_chunked_without_weights_counts_every_row() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom.errors import DataError
+from seqloom.nn.mixers.cross import CrossSource
 from seqloom.nn.packing import by_document, runs, unpack
 from seqloom.nn.types import Loss, Padded, map_state, merge_rows, places_of, select_rows
 
@@ -134,3 +135,13 @@ def test_states_are_mapped_selected_and_merged_in_their_own_types() -> None:
     assert select_rows(state, torch.tensor([1, 1]))[0].weight.tolist() == [4.0, 4.0]
     merged = merge_rows(torch.tensor([True, False]), doubled, state)
     assert merged[0].total.tolist() == [2.0, 2.0]
+
+
+def test_rows_with_the_same_input_keep_what_depends_on_it_alone() -> None:
+    source = CrossSource(torch.rand(3, 1, 2, 2), torch.rand(3, 1, 2, 2), torch.ones(3, 2, dtype=torch.bool))
+    state, rows = (torch.arange(3), (source,)), torch.tensor([1, 1, 2])
+    own, (kept,) = select_rows(state, rows, same_inputs=True)
+    assert kept is source and own.tolist() == [1, 1, 2]
+    assert torch.equal(select_rows(state, rows)[1][0].keys, source.keys[rows])
+    assert select_rows(state, torch.tensor([True, False, True]))[0].tolist() == [0, 2]
+    assert select_rows(state, torch.ones(3, dtype=torch.bool)) is state

@@ -160,6 +160,7 @@ class _Search:
         covered = output.attention[0] if output.attention else None
         for row, prompt_search in enumerate(searches):
             prompt_search.beam = [Hypothesis([], 0.0, row)]
+        owners = searches  # of the rows of the state
         while True:
             logs = log_probabilities(output.scores, generated, self.how.repetition_penalty, self.never)
             self._advance(searches, logs, covered)
@@ -167,7 +168,9 @@ class _Search:
             if not searches:
                 return
             parents, tokens = _rows_of(searches, logs.device)
-            output, state = read_tokens(self.model, tokens, select_rows(state, parents), self.attention_of)
+            before, owners = owners, [prompt_search for prompt_search in searches for _ in prompt_search.beam]
+            state = select_rows(state, parents, same_inputs=owners == before)
+            output, state = read_tokens(self.model, tokens, state, self.attention_of)
             generated = None if generated is None else generated[parents].scatter(1, tokens[:, None], True)
             covered = None if covered is None else covered[parents] + output.attention[0]
 
@@ -181,7 +184,10 @@ class _Search:
 
 
 def _candidates(searches: list[BeamSearch], logs: Tensor, count: int) -> Iterator[Iterator[Candidate]]:
-    """The candidates of each search, the likeliest first: `count` from one top-k over all searches, more on demand."""
+    """The candidates of each search, the likeliest first: `count` from one top-k over all searches, more on demand.
+
+    The likeliest of a search are among the likeliest of its rows, so few numbers are added up and compared.
+    """
     width, tokens = max(len(prompt_search.beam) for prompt_search in searches), logs.shape[1]
     rows = [
         [one.row for one in prompt_search.beam] + [0] * (width - len(prompt_search.beam)) for prompt_search in searches
@@ -190,12 +196,17 @@ def _candidates(searches: list[BeamSearch], logs: Tensor, count: int) -> Iterato
         [one.log for one in prompt_search.beam] + [-torch.inf] * (width - len(prompt_search.beam))
         for prompt_search in searches
     ]
-    before = torch.tensor(sums, dtype=logs.dtype, device=logs.device)  # [searches, width]
-    total = before[:, :, None] + logs[torch.tensor(rows, device=logs.device)]  # [searches, width, V]
-    every = total.flatten(1)
-    values, places = every.topk(min(count, width * tokens))
-    for prompt_search, row, *first in zip(searches, every, values.tolist(), places.tolist(), strict=True):
-        yield _made(prompt_search.beam, chain(zip(*first, strict=True), _further(row, first[1])), tokens)
+    before = torch.tensor(sums, dtype=logs.dtype, device=logs.device)[:, :, None]  # [searches, width, 1]
+    where = torch.tensor(rows, device=logs.device)  # [searches, width]
+    of_rows, found = logs.topk(min(count, tokens))
+    ends = found[where] + tokens * torch.arange(width, device=logs.device)[:, None]  # flat indices in [width, V]
+    total = (before + of_rows[where]).flatten(1)
+    values, order = total.topk(min(count, total.shape[1]))
+    places = ends.flatten(1).gather(1, order)
+    lists = zip(searches, before, where, values.tolist(), places.tolist(), strict=True)
+    for prompt_search, earlier, own, *first in lists:
+        further = _further(earlier, logs, own, first[1])
+        yield _made(prompt_search.beam, chain(zip(*first, strict=True), further), tokens)
 
 
 def _made(beam: list[Hypothesis], ranked: Iterable[tuple[float, int]], tokens: int) -> Iterator[Candidate]:
@@ -206,9 +217,9 @@ def _made(beam: list[Hypothesis], ranked: Iterable[tuple[float, int]], tokens: i
         yield Candidate(beam[place // tokens], place % tokens, log)
 
 
-def _further(row: Tensor, first: Sequence[int]) -> Iterator[tuple[float, int]]:
-    """The values of a row [N] and their indices, the largest first, without those in `first`."""
-    seen = set(first)
+def _further(before: Tensor, logs: Tensor, rows: Tensor, first: Sequence[int]) -> Iterator[tuple[float, int]]:
+    """The sums of a search and their flat indices, the largest first, without those in `first`."""
+    seen, row = set(first), (before + logs[rows]).flatten()
     while len(seen) < len(row):
         values, places = row.topk(min(FURTHER * len(seen), len(row)))
         new = [one for one in zip(values.tolist(), places.tolist(), strict=True) if one[1] not in seen]

@@ -263,6 +263,8 @@ class Padded(NamedTuple):
         """[B,...] the last real element of each row; zeros for an empty row."""
         if self.values.shape[1] == 0:
             return self.values.new_zeros(self.values.shape[0], *self.values.shape[2:])
+        if self.full:
+            return self.values[:, -1]
         rows = torch.arange(len(self.lengths), device=self.values.device)
         picked = self.values[rows, (self.lengths - 1).clamp(min=0)]
         empty = (self.lengths == 0).view(-1, *(1,) * (picked.ndim - 1))
@@ -378,16 +380,35 @@ def count_rows(state: Any) -> int | None:
     return next((rows for part in state if (rows := count_rows(part)) is not None), None)
 
 
-def select_rows(state: State, rows: Tensor) -> State:
-    """Select rows of a state: every tensor has the batch on axis 0; shared tensors stay shared."""
+def select_rows(state: State, rows: Tensor, *, same_inputs: bool = False) -> State:
+    """Select rows of a state: every tensor has the batch on axis 0; shared tensors stay shared.
+
+    Args:
+        state: a nest of tuples.
+        rows: [N] the indices of the rows, or [B] true for those that are kept.
+        same_inputs: each row goes on from a row with the same input, as in a beam: parts that depend on nothing else
+            stay as they are (`depends_on_input_alone`).
+    """
+    places = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
+    if rows.dtype == torch.bool and len(places) == len(rows):
+        return state
     selected: dict[Tensor, Tensor] = {}
 
-    def select(tensor: Tensor) -> Tensor:
-        if tensor not in selected:
-            selected[tensor] = tensor[rows]
-        return selected[tensor]
+    def select(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            if part not in selected:
+                selected[part] = part.index_select(0, places)
+            return selected[part]
+        if same_inputs and getattr(part, "depends_on_input_alone", False):
+            return part
+        if hasattr(part, "selected"):
+            return part.selected(places)
+        assert isinstance(part, tuple), f"a state is a nest of tuples of tensors, found {type(part)}"
+        inner = map(select, part)
+        return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
 
-    return map_state(select, state)
+    whole: State = select(state)
+    return whole
 
 
 def merge_rows(chosen: Tensor, yes: State, no: State) -> State:

@@ -27,6 +27,11 @@ class CrossSource(NamedTuple):
     valid: Tensor  # [B,S] bool
 
     @property
+    def depends_on_input_alone(self) -> bool:
+        """Rows with the same source have the same memory (`select_rows`)."""
+        return True
+
+    @property
     def places(self) -> Places:
         """Return the positions of the keys; their order does not matter."""
         nowhere = torch.zeros_like(self.valid, dtype=torch.int64)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 TIME = 2  # the axis that grows, of [B,H,S,D]
+MORE = 8  # elements that find room behind selected rows
 
 
 class _Room:
@@ -21,7 +22,7 @@ class _Room:
 
 
 class Growing(tuple[Tensor]):
-    """One tensor [B,H,S,D] in a state; selecting or merging rows returns one without free space.
+    """One tensor [B,H,S,D] in a state; merging rows returns one without free space.
 
     >>> one = Growing([torch.zeros(1, 1, 2, 3)])
     >>> two, other = one.followed_by(torch.ones(1, 1, 1, 3)), one.followed_by(torch.zeros(1, 1, 4, 3))
@@ -35,6 +36,17 @@ class Growing(tuple[Tensor]):
     def held(self) -> Tensor:
         return self[0]
 
+    def selected(self, rows: Tensor) -> "Growing":
+        """Return the tensor of these rows, with room for a few more elements: a beam selects rows for every token."""
+        held = self.held
+        if held.requires_grad or not held.shape[TIME]:
+            return Growing([held.index_select(0, rows)])
+        size = held.shape[TIME]
+        room = _Room(held.new_empty(len(rows), *held.shape[1:TIME], size + MORE, *held.shape[TIME + 1 :]))
+        room.taken = size
+        torch.index_select(held, 0, rows, out=room.buffer.narrow(TIME, 0, size))
+        return _in(room, size)
+
     def followed_by(self, more: Tensor) -> "Growing":
         """Return the tensor with more appended along the third axis."""
         start, stop = self.held.shape[TIME], self.held.shape[TIME] + more.shape[TIME]
@@ -45,9 +57,14 @@ class Growing(tuple[Tensor]):
             room = _doubled(self.held, stop)
         room.buffer.narrow(TIME, start, stop - start).copy_(more)
         room.taken = stop
-        grown = Growing([room.buffer.narrow(TIME, 0, stop)])
-        grown._room = room
-        return grown
+        return _in(room, stop)
+
+
+def _in(room: _Room, size: int) -> Growing:
+    """Return the first elements of a buffer, with the room behind them."""
+    grown = Growing([room.buffer.narrow(TIME, 0, size)])
+    grown._room = room
+    return grown
 
 
 def _unlike(one: Tensor, other: Tensor) -> bool:

@@ -14,6 +14,7 @@ in the length, and keys out of reach cost no time.
 """
 
 from collections.abc import Iterator
+from math import inf, log
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ DTYPES = (torch.float32, torch.float64)  # narrower numbers are slow on CPUs
 _BLOCK = 128  # queries per block, four times as many where the reach has no limit (measured)
 _SHORT = 512  # elements: below, one dense mask or bias costs less than many blocks
 _CELLS = 2**22  # numbers of a mask or bias that are worth storing
+NOTHING = 14.0  # a weight of exp(-14) times the rounding error, also if there are thousands of them
 
 _attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _attend_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -76,6 +78,7 @@ class _RegionWork(NamedTuple):
     request: Request  # its tensors are not used
     spans: KeySpans
     scale: float
+    lowest: float = -inf  # a bias below this makes a weight that rounds to nothing
 
 
 def _blocks(work: _RegionWork, time: int) -> Iterator[tuple[int, int, list[_Region]]]:
@@ -98,18 +101,36 @@ def _regions(work: _RegionWork, start: int, stop: int) -> Iterator[_Region]:
         if at < low:
             yield _Region(at, low, _dense(work, start, stop, at, low), None)
         if low < high:
-            yield _plain_region(bias, start, stop, low, high)
+            yield _plain_region(work, start, stop, low, high)
         at = max(at, high)
 
 
-def _plain_region(bias: Any, start: int, stop: int, low: int, high: int) -> _Region:
+def _plain_region(work: _RegionWork, start: int, stop: int, low: int, high: int) -> _Region:
     """Keys low..high that all queries start..stop may read."""
+    bias = work.request.bias
     if not isinstance(bias, Alibi):
         return _Region(low, high, None, None)
     slopes = bias.slopes[None, :, None]  # [1,H,1]
     near = start if high <= start else stop  # distances from here are small where weights are large
     keys, queries = torch.arange(low, high), torch.arange(start, stop)
-    return _Region(low, high, (-slopes * (keys - near).abs())[:, :, None], -slopes * (queries - near).abs())
+    term = -slopes * (keys - near).abs()  # [1,H,S]
+    term = term.masked_fill_(term < work.lowest, torch.finfo(term.dtype).min / 2)
+    return _Region(low, high, term[:, :, None], -slopes * (queries - near).abs())
+
+
+def _lowest_bias(request: Request, spans: KeySpans, query: Tensor, key: Tensor, scale: float) -> float:
+    """The bias below which no key can matter to a query that also reads itself; minus infinity if there is none.
+
+    A score is at most s = scale |q| |k|, and the query itself has a score of at least -s and a bias of 0. So a key has
+    a weight of at most exp(2 s + bias), and all of them together are lost in rounding. Without this, many weights of
+    ALiBi would be numbers so small that CPUs multiply them many times slower than others.
+    """
+    own = torch.arange(query.shape[2])  # what queries of the padding read is not used
+    reads_itself = (spans.first <= own) & (own < spans.last) & (spans.first_reader <= own) & (own < spans.last_reader)
+    if not isinstance(request.bias, Alibi) or not bool((reads_itself | ~request.query_places.valid).all()):
+        return -inf
+    most = scale * float(query.detach().norm(dim=-1).amax()) * float(key.detach().norm(dim=-1).amax())
+    return -(2 * most + NOTHING - log(torch.finfo(query.dtype).eps))
 
 
 def _dense(work: _RegionWork, start: int, stop: int, low: int, high: int) -> Tensor:
@@ -185,7 +206,9 @@ def _regions_run(request: Request) -> Tensor:
     query, scale = scaled(request.score, request.query)
     query, key, value = cast(request, query, request.key, request.value)
     empty = query.new_empty(0)
-    work = _RegionWork(request._replace(query=empty, key=empty, value=empty), spans(request), scale)
+    ranges = spans(request)
+    lowest = _lowest_bias(request, ranges, query, key, scale)
+    work = _RegionWork(request._replace(query=empty, key=empty, value=empty), ranges, scale, lowest)
     result: Tensor = _Regions.apply(work, query, key, value)  # type: ignore[no-untyped-call]
     return result
 

@@ -152,6 +152,10 @@ def aligned_linear_cross_entropy(
     return cross_entropy(scores, targets, weights=weights, smoothing=smoothing)
 
 
+LARGEST_CHUNK = 1024  # rows
+SCORES_OF_CHUNK = 2**22  # on a CPU
+
+
 def chunked_linear_cross_entropy(
     features: Tensor,
     weight: Tensor,
@@ -160,9 +164,11 @@ def chunked_linear_cross_entropy(
     *,
     weights: Tensor | None = None,
     smoothing: float = 0.0,
-    chunk: int = 1024,
+    chunk: int | None = None,
 ) -> Loss:
     """The same as `linear_cross_entropy`, but it stores scores [chunk,V] instead of [N,V].
+
+    On a CPU a chunk has about 16 MB of scores, unless given: for more, the memory comes from the system page by page.
 
     With a large vocabulary the scores and their gradient are the largest tensors of a language model. Here each chunk
     of rows is scored, converted to dL/dz = w (p - q) in place and multiplied into the required gradients:
@@ -172,6 +178,8 @@ def chunked_linear_cross_entropy(
     so that the backward pass only scales them by the gradient of the total.
     """
     weights = _weights_like(targets, weights, torch.promote_types(features.dtype, torch.float32))
+    if chunk is None:
+        chunk = LARGEST_CHUNK if features.is_cuda else max(1, min(LARGEST_CHUNK, SCORES_OF_CHUNK // len(weight)))
     rows = _Rows(targets.masked_fill(weights == 0, 0), weights, smoothing, chunk)
     if torch.is_grad_enabled():
         total = _ChunkedLinearCrossEntropy.apply(features, weight, bias, rows)  # type: ignore[no-untyped-call]
@@ -222,34 +230,40 @@ def _score_chunks(
         here = slice(start, start + rows.chunk)
         y, w = rows.targets[here, None], rows.weights[here, None]  # [chunk,1]
         x = features[here].masked_fill(w == 0, 0)  # [chunk,D]
-        scores = F.linear(x, weight, bias)  # [chunk,V], in bfloat16 under autocast
+        logs, precision = _log_probabilities(F.linear(x, weight, bias), wide)  # [chunk,V]
         with torch.autocast(features.device.type, enabled=False):  # it would undo the casts below
-            z = scores.to(wide)
-            log_sum = z.logsumexp(dim=-1, keepdim=True)
-            total += (w * (log_sum - _expected_score(z, y, rows.smoothing))).sum()
+            total -= (w * _expected(logs, y, rows.smoothing)).sum()
             if not any(wanted):
                 continue
-            slope = _slope_over(z, log_sum, y, w, rows.smoothing)
+            slope = _slope_over(logs, y, w, rows.smoothing)
             if by_bias is not None:
                 by_bias += slope.sum(dim=0)
-            run = wide if scores.dtype == torch.float16 else scores.dtype  # else in the precision of the product above
+            run = wide if precision == torch.float16 else precision  # else in the precision of the product above
             slope = slope.to(run)
             if by_features is not None:
                 by_features[here] = slope @ weight.to(run)
-            if by_weight is not None:
+            if by_weight is not None and run == wide:
+                by_weight.addmm_(slope.T, x.to(run))
+            elif by_weight is not None:
                 by_weight += slope.T @ x.to(run)
     return total, by_features, by_weight, by_bias
 
 
-def _expected_score(z: Tensor, y: Tensor, smoothing: float) -> Tensor:
-    """[n,1] sum_c q_c z_c of scores z [n,V] and targets y [n,1]; with log sum exp(z) it gives -sum_c q_c log p_c."""
-    hit = z.gather(-1, y)
-    return (1 - smoothing) * hit + smoothing * z.mean(dim=-1, keepdim=True) if smoothing else hit
+def _log_probabilities(scores: Tensor, wide: torch.dtype) -> tuple[Tensor, torch.dtype]:
+    """[n,V] log p in float32 or wider, and the dtype that the scores had: bfloat16 under autocast."""
+    return scores.log_softmax(dim=-1, dtype=wide), scores.dtype
 
 
-def _slope_over(z: Tensor, log_sum: Tensor, y: Tensor, w: Tensor, smoothing: float) -> Tensor:
-    """[n,V] dL/dz = w (p - q), written over the scores z, which are not needed any more."""
-    slope = z.sub_(log_sum).exp_().sub_(smoothing / z.shape[-1]).mul_(w)
+def _expected(logs: Tensor, y: Tensor, smoothing: float) -> Tensor:
+    """[n,1] sum_c q_c log p_c of log-probabilities [n,V] and targets y [n,1]."""
+    hit = logs.gather(-1, y)
+    return (1 - smoothing) * hit + smoothing * logs.mean(dim=-1, keepdim=True) if smoothing else hit
+
+
+def _slope_over(logs: Tensor, y: Tensor, w: Tensor, smoothing: float) -> Tensor:
+    """[n,V] dL/dz = w (p - q), written over log p, which is not needed any more."""
+    p = logs.exp_()
+    slope = (p.sub_(smoothing / p.shape[-1]) if smoothing else p).mul_(w)
     return slope.scatter_add_(-1, y, (smoothing - 1) * w)
 
 
