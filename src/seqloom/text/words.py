@@ -20,7 +20,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, repeat
 
 import msgspec
@@ -28,6 +28,7 @@ import numpy as np
 
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.errors import DataError
+from seqloom.text.ascii_words import NONE, FoundWords, WordNumbers, find_words
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import TokenSpans
 from seqloom.text.special_tokens import COUNT, UNKNOWN
@@ -159,7 +160,8 @@ class WordSegmenter:
         self._words = data.words
         self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
         self._pattern_for, self._or_lower = _patterns(config), config.lowercase_fallback
-        self._join = detokenized if config.word_split == "punctuation" else " ".join
+        self._marks = config.word_split == "punctuation"
+        self._join = detokenized if self._marks else " ".join
 
     @property
     def vocab_size(self) -> int:
@@ -171,7 +173,30 @@ class WordSegmenter:
         return dict(self._numbers)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
+        words = find_words([text for text in texts if text.isascii()], marks=self._marks)
+        if words is None:
+            return self._one_by_one(texts)
+        known, others = self._at_once(words), [text for text in texts if not text.isascii()]
+        if not others:
+            return known
+        order = np.argsort([not text.isascii() for text in texts], kind="stable")  # the text of each row
+        return Ragged.joined([known, self._one_by_one(others)]).select(np.argsort(order))
+
+    def _one_by_one(self, texts: Iterable[str]) -> Ragged:
         return Ragged.of([self._tokens(self.split(text)) for text in texts], np.int32)
+
+    def _at_once(self, words: FoundWords) -> Ragged:
+        tokens = self._many_numbers.of(words)
+        for place in np.flatnonzero(tokens.values == NONE).tolist() if self._or_lower else ():
+            first = words.firsts[place]
+            lowered = words.text[first : first + words.lengths[place]].lower()
+            tokens.values[place] = self._numbers.get(lowered, UNKNOWN)
+        tokens.values[tokens.values == NONE] = UNKNOWN
+        return tokens
+
+    @cached_property
+    def _many_numbers(self) -> WordNumbers:
+        return WordNumbers(self._numbers)
 
     def split(self, text: str) -> list[str]:
         """Return the words and marks of a text, one for each token of `encode`."""
@@ -222,6 +247,10 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
     counts: Counter[str] = Counter()
     forgotten = 0
     for block in texts:
+        found = find_words([text for text in block if text.isascii()], marks=config.word_split == "punctuation")
+        if found is not None:
+            found.count(counts)
+            block = [text for text in block if not text.isascii()]
         counts.update(chain.from_iterable(pattern_for(text).findall(text) for text in block))
         if len(counts) > most:
             forgotten += forget_rare(counts, most // 2)

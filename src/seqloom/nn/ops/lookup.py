@@ -1,6 +1,6 @@
 """Rows of a table, looked up by their numbers: y_i = table[rows_i].
 
-The gradient of a table is the sum of the gradients of its rows, wherever they were looked up. torch's kernel for the CPU
+The gradient of a table is the sum of the gradients of its rows, wherever they were looked up. On a CPU, torch's kernel
 makes a call of BLAS for each element; `index_add_` adds the same numbers in the same order in a third of the time.
 """
 
