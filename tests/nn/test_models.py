@@ -291,4 +291,4 @@ def test_a_bag_with_one_answer_pools_once_and_gives_the_same_as_with_a_pool_for_
     once, twice = config.build().eval(), msgspec.structs.replace(config, encoder=pools).build().eval()
     twice.load_state_dict(once.state_dict())
     x = Padded.of(torch.randint(0, 9, (4, 6)), torch.tensor([6, 1, 0, 3]))
-    assert_equal_up_to_rounding(once(x), twice(x))
+    assert_equal_up_to_rounding(once(x), twice(x), "one pool")
