@@ -21,14 +21,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 
 import msgspec
 import numpy as np
 
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.errors import DataError
-from seqloom.text.ascii_words import NONE, FoundWords, WordNumbers, find_words
+from seqloom.text.many_words import NONE, FoundWords, WordNumbers, find_words, is_plain
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import TokenSpans
 from seqloom.text.special_tokens import COUNT, UNKNOWN
@@ -173,24 +173,24 @@ class WordSegmenter:
         return dict(self._numbers)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        words = find_words([text for text in texts if text.isascii()], marks=self._marks)
+        plain = list(map(is_plain, texts))
+        words = find_words(list(compress(texts, plain)), marks=self._marks)
         if words is None:
             return self._one_by_one(texts)
-        known, others = self._at_once(words), [text for text in texts if not text.isascii()]
-        if not others:
+        known, others = self._at_once(words), np.flatnonzero(~np.array(plain))
+        if not len(others):
             return known
-        order = np.argsort([not text.isascii() for text in texts], kind="stable")  # the text of each row
-        return Ragged.joined([known, self._one_by_one(others)]).select(np.argsort(order))
+        rows = Ragged.joined([known, self._one_by_one(texts[place] for place in others)])
+        return rows.select(np.argsort(np.argsort(~np.array(plain), kind="stable")))
 
     def _one_by_one(self, texts: Iterable[str]) -> Ragged:
         return Ragged.of([self._tokens(self.split(text)) for text in texts], np.int32)
 
     def _at_once(self, words: FoundWords) -> Ragged:
         tokens = self._many_numbers.of(words)
-        for place in np.flatnonzero(tokens.values == NONE).tolist() if self._or_lower else ():
-            first = words.firsts[place]
-            lowered = words.text[first : first + words.lengths[place]].lower()
-            tokens.values[place] = self._numbers.get(lowered, UNKNOWN)
+        if self._or_lower:
+            places = np.flatnonzero(tokens.values == NONE)
+            tokens.values[places] = [self._numbers.get(word.lower(), UNKNOWN) for word in words.at(places)]
         tokens.values[tokens.values == NONE] = UNKNOWN
         return tokens
 
@@ -247,10 +247,11 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
     counts: Counter[str] = Counter()
     forgotten = 0
     for block in texts:
-        found = find_words([text for text in block if text.isascii()], marks=config.word_split == "punctuation")
+        plain = list(map(is_plain, block))
+        found = find_words(list(compress(block, plain)), marks=config.word_split == "punctuation")
         if found is not None:
-            found.count(counts)
-            block = [text for text in block if not text.isascii()]
+            found.add_to(counts)
+            block = [text for text, is_counted in zip(block, plain, strict=True) if not is_counted]
         counts.update(chain.from_iterable(pattern_for(text).findall(text) for text in block))
         if len(counts) > most:
             forgotten += forget_rare(counts, most // 2)
