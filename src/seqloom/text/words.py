@@ -177,8 +177,8 @@ class WordSegmenter:
         words = find_words(list(compress(texts, plain)), marks=self._marks)
         if words is None:
             return self._one_by_one(texts)
-        known, others = self._at_once(words), np.flatnonzero(~np.array(plain))
-        if not len(others):
+        known, others = self._at_once(words), np.flatnonzero(~np.array(plain)).tolist()
+        if not others:
             return known
         rows = Ragged.joined([known, self._one_by_one(texts[place] for place in others)])
         return rows.select(np.argsort(np.argsort(~np.array(plain), kind="stable")))
