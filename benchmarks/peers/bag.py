@@ -15,10 +15,11 @@ import torch
 from benchmarks.peers.harness import side_by_side, table
 
 from seqloom.inference.model import load
+from seqloom.report.numbers import counted
 from seqloom.training.run import train
 
 TRAIN, TEST, WORDS, CLASSES, LENGTH, NOISE = 60_000, 4_000, 60_000, 4, 40, 0.05
-EPOCHS, ROUNDS = 2, 3
+EPOCHS, BATCH_TOKENS, ROUNDS = 1, 32_768, 5
 
 
 def texts(count: int, rng: np.random.Generator) -> tuple[list[str], list[int]]:
@@ -69,7 +70,7 @@ def main() -> None:
                 width=10,
                 epochs=EPOCHS,
                 dev_size=0.01,
-                batch_tokens=65_536,
+                batch_tokens=BATCH_TOKENS,
                 lr=0.1,
                 device="cpu",
             )
@@ -79,7 +80,7 @@ def main() -> None:
             )
 
         taken = side_by_side(
-            {"fastText, dim 10, lr 0.5, 5 epochs": theirs, f"seqloom bag, width 10, {EPOCHS} epochs": ours},
+            {"fastText, dim 10, lr 0.5, 5 epochs": theirs, f"seqloom bag, width 10, {counted(EPOCHS, 'epoch')}": ours},
             ROUNDS,
             warm_up=0,
         )

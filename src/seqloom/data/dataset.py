@@ -9,7 +9,7 @@ reservation - an integer that float32 rounds, a label written in two ways - give
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, groupby, islice, repeat, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -49,7 +49,7 @@ from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import NEEDS, SPLIT_COLUMNS, Roles, find_roles
 from seqloom.data.schema import Example, Schema
 from seqloom.data.splits import cut_document, divider
-from seqloom.data.values import BadValue, Record, Remarks, Table, kind_name, number_of, shown
+from seqloom.data.values import BadValue, Read, Record, Remarks, Table, kind_name, number_of, shown
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import share
 from seqloom.version import __version__
@@ -65,29 +65,60 @@ class MadeExample(NamedTuple):
     record: Record
 
 
+class MadeBlock(NamedTuple):
+    """Examples and the records they were made of; while they are made, nothing is reported."""
+
+    examples: Sequence[Example]
+    records: Sequence[Record]
+
+
 def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeExample]:
     """Yield the examples of a table; bad rows are counted in the ledger and skipped."""
+    return (MadeExample(*one) for block in make_blocks(table, roles, ledger) for one in zip(*block, strict=True))
+
+
+def make_blocks(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeBlock]:
+    """Yield the same in blocks. A block of the reader is read by columns if no row of it needs a message."""
     remarks: Remarks = []
-    kind, target = roles.schema.input, roles.schema.target
-    read_input, read_target = kind.reader(roles, remarks), target.reader(roles, remarks)
-    for record in table.records:
-        values = record.values
-        try:
-            given, wanted = read_input(values), read_target(values)
-            if target.of_steps and (count := kind.steps(given)) != len(wanted):
-                text, fix = f"{count} tokens, but {len(wanted)} {target.noun}s", f"give each token one {target.noun}"
-                raise BadValue(roles.target[0], target.length_code, text, fix)
-        except BadValue as bad:
-            remarks.clear()
-            ledger.rows -= 1  # the reader has counted it as a good row
-            place = table.locate(record, bad.column)
-            ledger.bad_row(bad.code, bad.text, place, ledger.or_clean_and_skip(bad.fix, place.path))
+    (read_input, inputs_of), (read_target, targets_of) = (
+        kind.readers(roles, remarks) for kind in (roles.schema.input, roles.schema.target)
+    )
+    for records in table.in_blocks():
+        rows = [record.values for record in records]
+        inputs = inputs_of(rows) if len(rows) > 1 else None
+        targets = None if inputs is None else targets_of(rows)
+        if inputs is not None and targets is not None:
+            names = repeat(None) if roles.id is None else (str(values[roles.id]) for values in rows)
+            places = [Place(record.path, record.line) for record in records]
+            yield MadeBlock(list(map(Example, inputs, targets, names, places)), records)
             continue
-        for column, code, text, fix, times in remarks:
-            ledger.warn(code, text, table.locate(record, column), fix, times)
+        for record in records:
+            made = _made(record, read_input, read_target, table, roles, remarks, ledger)
+            if made is not None:
+                yield MadeBlock([made], [record])
+
+
+def _made(
+    record: Record, read_input: Read, read_target: Read, table: Table, roles: Roles, remarks: Remarks, ledger: Ledger
+) -> Example | None:
+    """The example of a record, or None if it is bad; what is to be said about it goes to the ledger."""
+    kind, target = roles.schema.input, roles.schema.target
+    try:
+        given, wanted = read_input(record.values), read_target(record.values)
+        if target.of_steps and (count := kind.steps(given)) != len(wanted):
+            text, fix = f"{count} tokens, but {len(wanted)} {target.noun}s", f"give each token one {target.noun}"
+            raise BadValue(roles.target[0], target.length_code, text, fix)
+    except BadValue as bad:
         remarks.clear()
-        name = None if roles.id is None else str(values[roles.id])
-        yield MadeExample(Example(given, wanted, name, Place(record.path, record.line)), record)
+        ledger.rows -= 1  # the reader has counted it as a good row
+        place = table.locate(record, bad.column)
+        ledger.bad_row(bad.code, bad.text, place, ledger.or_clean_and_skip(bad.fix, place.path))
+        return None
+    for column, code, text, fix, times in remarks:
+        ledger.warn(code, text, table.locate(record, column), fix, times)
+    remarks.clear()
+    name = None if roles.id is None else str(record.values[roles.id])
+    return Example(given, wanted, name, Place(record.path, record.line))
 
 
 # Rows of a table as the steps of sequences: consecutive rows with the same value form one sequence.
@@ -336,13 +367,17 @@ class FileSet(NamedTuple):
         """Yield every example with its split, in the order of the files, and close the ledger at the end."""
         for part, paths in self.files().items():
             table = _open(self.config, paths, ledger)
-            sample = list(islice(table.records, SAMPLE))
-            roles = _roles(self.config, table, sample, ledger)
+            first, sample, blocks = list[Sequence[Record]](), list[Record](), table.in_blocks()
+            while len(sample) < SAMPLE and (block := next(blocks, None)) is not None:
+                first.append(block)
+                sample += block
+            roles = _roles(self.config, table, sample[:SAMPLE], ledger)
             roles = roles._replace(schema=self.schema)  # all splits are read like the first
-            table = table._replace(records=chain(sample, table.records))
+            blocks = chain(first, blocks)
+            table = table._replace(records=chain.from_iterable(blocks), blocks=blocks)
             if self.schema.input.in_files:
                 table = load_column(table, roles.input[0], self.schema.input, ledger)
-            made = make_examples(table, roles, ledger)
+            made = make_blocks(table, roles, ledger)
             divided = self._divided(part, made, table, roles, ledger)
             yield from (row for row in divided if row[0] in self.splits)
         now = states(self._every_file())  # files may have been written, added or removed meanwhile
@@ -351,13 +386,13 @@ class FileSet(NamedTuple):
         ledger.close()
 
     def _divided(
-        self, part: SplitName, made: Iterator[MadeExample], table: Table, roles: Roles, ledger: Ledger
+        self, part: SplitName, made: Iterator[MadeBlock], table: Table, roles: Roles, ledger: Ledger
     ) -> Iterator[tuple[SplitName, Example]]:
         """Yield each example of these files with its split."""
         split = self.split
         if isinstance(split, ColumnSplit):
             assert roles.split is not None
-            for example, record in made:
+            for example, record in chain.from_iterable(zip(*block, strict=True) for block in made):
                 name = str(record.values[roles.split])
                 if (named := SPLIT_NAMES.get(name.lower())) is not None:
                     yield named, example
@@ -366,15 +401,16 @@ class FileSet(NamedTuple):
                 place, fix = table.locate(record, roles.split), did_you_mean(name, SPLIT_NAMES)
                 ledger.bad_row("split.unknown", f"expected train, dev or test, found '{name}'", place, fix)
         elif part != "train" or not isinstance(split, RandomSplit | FoldSplit):
-            yield from ((part, example) for example, _ in made)
+            yield from zip(repeat(part), chain.from_iterable(block.examples for block in made))
         elif self.schema.target.is_running and self.config.reading.unit == "file":
-            for example, _ in made:
+            for example in chain.from_iterable(block.examples for block in made):
                 yield from cut_document(example, split)
         else:
             group = None if split.group is None else table.columns.index(split.group)
             part_of = divider(split, self.schema)
-            for example, record in made:
-                yield part_of(example, None if group is None else record.values[group]), example
+            for examples, records in made:
+                groups = repeat(None) if group is None else (record.values[group] for record in records)
+                yield from zip(map(part_of, examples, groups), examples, strict=True)
 
 
 def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] = SPLITS) -> Dataset:

@@ -63,12 +63,14 @@ class Order:
             raise DataError(f"found a size of {int(sizes.min())}", fix="give sizes of 0 or more")
         self.sizes, self.batch_tokens, self.seed, self.most_rows = sizes.astype(np.int64), batch_tokens, seed, most_rows
         self._drawn: tuple[int, list[np.ndarray]] | None = None  # the last epoch
+        self._counts: dict[int, int] = {}  # of every epoch that was drawn: the loader is ahead of those who ask
 
     def batches(self, epoch: int) -> list[np.ndarray]:
         """The example numbers of each batch, int64; every example is in exactly one batch."""
         drawn = self._drawn  # read once: threads may need different epochs
         if drawn is None or drawn[0] != epoch:
             drawn = self._drawn = (epoch, self._draw(epoch))
+            self._counts[epoch] = len(drawn[1])
         return drawn[1]
 
     def at(self, epoch: int, index: int) -> np.ndarray:
@@ -76,7 +78,9 @@ class Order:
         return self.batches(epoch)[index]
 
     def count(self, epoch: int) -> int:
-        return len(self.batches(epoch))
+        if epoch not in self._counts:
+            self.batches(epoch)
+        return self._counts[epoch]
 
     def share(self, epoch: int, index: int, rank: int, ranks: int) -> np.ndarray | None:
         """The examples of a batch for this rank; None if there are none."""
@@ -323,6 +327,7 @@ class Packs:
         self.cut = int((sizes > row_length).sum())  # documents that did not fit a row
         self._uncut = _Cutting.of(self.sizes, self.sizes, row_length) if not self.cut else None
         self._drawn: tuple[int, Ragged, StreamPieces] | None = None
+        self._counts: dict[int, int] = {}  # of every epoch that was drawn: the loader is ahead of those who ask
 
     def packed(self, epoch: int) -> Ragged:
         """The numbers of the chunks in each row, in reading order."""
@@ -337,10 +342,13 @@ class Packs:
         if drawn is None or drawn[0] != epoch:
             cutting = self._uncut or self._cutting(epoch)
             drawn = self._drawn = (epoch, self._draw(epoch, cutting), cutting.pieces)
+            self._counts[epoch] = -(-drawn[1].rows // self.rows)
         return drawn
 
     def count(self, epoch: int) -> int:
-        return -(-self.packed(epoch).rows // self.rows)
+        if epoch not in self._counts:
+            self._of(epoch)
+        return self._counts[epoch]
 
     def carried(self, index: int) -> bool:
         return False

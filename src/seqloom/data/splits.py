@@ -73,9 +73,8 @@ class _Hands:
 
     def next(self, name: str) -> int:
         """The number of the split of the next row of a class."""
-        if name not in self.hands:
-            self.hands[name] = (_Counts(self.dealt.shares), [])
-        own, hand = self.hands[name]
+        known = self.hands.get(name)
+        own, hand = known or self.hands.setdefault(name, (_Counts(self.dealt.shares), []))
         if hand:
             part = self._chosen(hand)
         else:
@@ -89,9 +88,10 @@ class _Hands:
     def _chosen(self, hand: list[int]) -> int:
         """The first card whose split is not ahead of its share; a split without rows comes first."""
         shares, counts, total = self.used.shares, self.used.counts, self.used.total + 1
-        for part in hand:
-            if not counts[part] and shares[part] * total >= ALMOST:
-                return part
+        if 0 in counts:
+            for part in hand:
+                if not counts[part] and shares[part] * total >= ALMOST:
+                    return part
         for part in hand:
             if shares[part] * total >= counts[part]:
                 return part
@@ -100,13 +100,13 @@ class _Hands:
     def _new(self, name: str, own: _Counts) -> list[int]:
         """Ten cards: each goes to the split that lacks most, in the class and overall; then they are shuffled."""
         bits, hand, dealt = draw(self.split.split_seed, name, own.total), list[int](), self.dealt
+        shares, mine, every = list(enumerate(own.shares)), own.counts, dealt.counts
         for _ in range(BLOCK):
-            of_class, of_all, counts = own.total + 1, dealt.total + 1, zip(own.counts, dealt.counts, strict=True)
-            lacks = [
-                (share * of_class - mine) + (share * of_all - every)
-                for share, (mine, every) in zip(own.shares, counts, strict=True)
-            ]
-            part = lacks.index(max(lacks))
+            of_class, of_all, most, part = own.total + 1, dealt.total + 1, float("-inf"), 0
+            for number, share in shares:
+                lack = (share * of_class - mine[number]) + (share * of_all - every[number])
+                if lack > most:
+                    most, part = lack, number
             own.add(part)
             dealt.add(part)
             hand.append(part)

@@ -4,7 +4,7 @@ Numbers are stored as float32. A number that overflows float32 is rejected, and 
 warning. In lists only numbers count as numbers: `true`, "1_0" and "٣" do not, although Python would accept them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -41,6 +41,7 @@ class Remark(NamedTuple):
 
 Remarks = list[Remark]  # on the current row
 Read = Callable[[tuple[Any, ...]], Any]  # maps the values of a row to its input or target
+ReadMany = Callable[[Sequence[tuple[Any, ...]]], list[Any] | None]  # of several rows; None: read them one by one
 
 
 def content_of(value: Any) -> Content:
@@ -99,6 +100,16 @@ def text_of(value: Any, column: int) -> str:
     if not value or value.isspace():
         raise BadValue(column, "row.empty_text", "the text is empty", EMPTY_FIX)
     return value
+
+
+def texts_of(values: list[Any]) -> list[str] | None:
+    """The same values if `text_of` would return each of them, else None.
+
+    >>> texts_of(["a", "b c"]), texts_of(["a", " "]), texts_of(["a", 1])
+    (['a', 'b c'], None, None)
+    """
+    sound = set(map(type, values)) == {str} and all(values) and not any(map(str.isspace, values))
+    return values if sound else None
 
 
 def is_number(value: Any) -> bool:
@@ -256,3 +267,8 @@ class Table(NamedTuple):
     records: Iterator[Record]
     locate: Callable[[Record, int], Place] = _line_only  # the place of the n-th value of a record
     named: bool = True  # false for a file without a header, whose columns are numbered
+    blocks: Iterator[Sequence[Record]] | None = None  # the same records: read these, or `records`
+
+    def in_blocks(self) -> Iterator[Sequence[Record]]:
+        """The records in blocks, between whose records the reader reports nothing; some readers give single ones."""
+        return ([record] for record in self.records) if self.blocks is None else self.blocks

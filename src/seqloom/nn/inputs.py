@@ -26,6 +26,7 @@ from seqloom.errors import DataError
 from seqloom.nn.mixers.contract import CausalMixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
+from seqloom.nn.ops.lookup import look_up
 from seqloom.nn.ops.pooling import maximum
 from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
@@ -63,7 +64,7 @@ def _require_tokens(x: Padded, vocab_size: int) -> None:
             f"expected tokens as int64 or int32 [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
     if x.values.device.type == "cpu" and not torch.compiler.is_compiling() and x.values.numel():
-        low, high = (int(bound) for bound in x.values.masked_fill(~x.valid, 0).aminmax())
+        low, high = (int(bound) for bound in x.with_values(x.values).values.aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high
             raise DataError(
@@ -83,7 +84,9 @@ class Lookup:
 
     def look_up(self, rows: Tensor) -> Tensor:
         """The vectors of these rows."""
-        return nn.functional.embedding(rows, self.table, sparse=self.sparse and self.training)
+        if self.sparse and self.training:
+            return nn.functional.embedding(rows, self.table, sparse=True)
+        return look_up(rows, self.table)
 
 
 class Tokens(Stateless, Lookup):
@@ -99,7 +102,7 @@ class Tokens(Stateless, Lookup):
 
     def forward(self, x: Padded) -> Padded:
         _require_tokens(x, len(self.table))
-        tokens = x.values if x.full else x.values.masked_fill(~x.valid, 0)
+        tokens = x.with_values(x.values).values
         values = self.look_up(tokens)
         if self.training and self.token_dropout:  # all occurrences of a token together
             kept = nn.functional.dropout(self.table.new_ones(len(self.table)), self.token_dropout)

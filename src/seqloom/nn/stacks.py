@@ -207,7 +207,7 @@ class DecoderBlock(ConditionedMixer[DecoderState]):
 
 
 class Everywhere(Stateless):
-    """A module applied to each vector separately: a norm, dropout."""
+    """A module applied to each vector separately, such as a norm."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -215,6 +215,13 @@ class Everywhere(Stateless):
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self.module(x.values))
+
+
+class EntryDropout(Everywhere):
+    """Dropout of each vector; zeros stay zero, so the padding does."""
+
+    def forward(self, x: Padded) -> Padded:
+        return x.with_any(self.module(x.values))
 
 
 class CausalChain(CausalMixer[tuple[Any, ...]]):
@@ -260,7 +267,7 @@ class CausalChain(CausalMixer[tuple[Any, ...]]):
 def _entry(config: StackConfig) -> nn.ModuleList:
     """The modules between the input and the first layer; always the same number, so that weight names are stable."""
     positions = [Positions(config)] if config.absolute() else []
-    dropout = Everywhere(build_dropout(config.dropout, config.dropout_mask))
+    dropout = EntryDropout(build_dropout(config.dropout, config.dropout_mask))
     return nn.ModuleList([*positions, *_norms(config, config.entry_norm), dropout])
 
 

@@ -176,8 +176,7 @@ class Body(NamedTuple):
 
 
 def bag(size: AnySize) -> Body:
-    """A mean of word vectors."""
-    # A causal running mean is a bag language model; with pooling, the mixer is not needed
+    """A mean of word vectors; in a language model or a tagger, the mean so far or of all."""
     scale = numbers_of(FILTERS, size)
     return Body(scale.width, (BlockConfig(mixer=PoolConfig()),))
 
@@ -533,10 +532,15 @@ def encode(body: Body, inputs: AnyInput) -> EncoderConfig:
     return EncoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs))
 
 
+def _without_pools(body: Body) -> Body:
+    """Return the body for a model that pools its vectors at the end: pooling them before would change nothing."""
+    return body._replace(layers=tuple(layer for layer in body.layers if not isinstance(layer.mixer, PoolConfig)))
+
+
 def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelConfig:
     """Return the model with this body and one output per sequence."""
     return SequenceModelConfig(
-        encoder=encode(body, inputs),
+        encoder=encode(_without_pools(body), inputs),
         pooling=body.pooling,
         hidden=body.hidden,
         dropout=body.dropout,
@@ -595,12 +599,11 @@ def embedder(
     map.
     """
     body = body_of(name, "embedder", size)
-    if any(isinstance(layer.mixer, PoolConfig) for layer in body.layers):
-        body = body._replace(layers=(), pooling="max")
+    own = _without_pools(body)
     return EmbedderConfig(
-        encoder=encode(body, inputs),
+        encoder=encode(own, inputs),
         head=VectorHeadConfig(size=body.hidden[-1] if body.hidden else None),
-        pooling=body.pooling,
+        pooling=body.pooling if own == body else "max",
         objective=objective or ContrastConfig(),
         dropout=body.dropout,
     )

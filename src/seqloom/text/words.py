@@ -20,14 +20,15 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from itertools import chain, repeat
+from functools import cache, cached_property
+from itertools import chain, compress, repeat
 
 import msgspec
 import numpy as np
 
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.errors import DataError
+from seqloom.text.many_words import NONE, FoundWords, WordNumbers, find_words, is_plain
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import TokenSpans
 from seqloom.text.special_tokens import COUNT, UNKNOWN
@@ -159,7 +160,8 @@ class WordSegmenter:
         self._words = data.words
         self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
         self._pattern_for, self._or_lower = _patterns(config), config.lowercase_fallback
-        self._join = detokenized if config.word_split == "punctuation" else " ".join
+        self._marks = config.word_split == "punctuation"
+        self._join = detokenized if self._marks else " ".join
 
     @property
     def vocab_size(self) -> int:
@@ -171,7 +173,30 @@ class WordSegmenter:
         return dict(self._numbers)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
+        plain = list(map(is_plain, texts))
+        words = find_words(list(compress(texts, plain)), marks=self._marks)
+        if words is None:
+            return self._one_by_one(texts)
+        known, others = self._at_once(words), np.flatnonzero(~np.array(plain)).tolist()
+        if not others:
+            return known
+        rows = Ragged.joined([known, self._one_by_one(texts[place] for place in others)])
+        return rows.select(np.argsort(np.argsort(~np.array(plain), kind="stable")))
+
+    def _one_by_one(self, texts: Iterable[str]) -> Ragged:
         return Ragged.of([self._tokens(self.split(text)) for text in texts], np.int32)
+
+    def _at_once(self, words: FoundWords) -> Ragged:
+        tokens = self._many_numbers.of(words)
+        if self._or_lower:
+            places = np.flatnonzero(tokens.values == NONE)
+            tokens.values[places] = [self._numbers.get(word.lower(), UNKNOWN) for word in words.at(places)]
+        tokens.values[tokens.values == NONE] = UNKNOWN
+        return tokens
+
+    @cached_property
+    def _many_numbers(self) -> WordNumbers:
+        return WordNumbers(self._numbers)
 
     def split(self, text: str) -> list[str]:
         """Return the words and marks of a text, one for each token of `encode`."""
@@ -222,6 +247,11 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
     counts: Counter[str] = Counter()
     forgotten = 0
     for block in texts:
+        plain = list(map(is_plain, block))
+        found = find_words(list(compress(block, plain)), marks=config.word_split == "punctuation")
+        if found is not None:
+            found.add_to(counts)
+            block = [text for text, is_counted in zip(block, plain, strict=True) if not is_counted]
         counts.update(chain.from_iterable(pattern_for(text).findall(text) for text in block))
         if len(counts) > most:
             forgotten += forget_rare(counts, most // 2)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.nn.inputs import Lookup
+from seqloom.nn.ops.lookup import summed_rows
 
 LARGE = 2**23  # weights of a table: from 32 MiB on, malloc returns the memory of each gradient to the system
 
@@ -41,12 +42,12 @@ def give_rows(model: nn.Module, tables: list[Tensor]) -> None:
 def each_row_once(gradient: Tensor) -> Tensor:
     """A sparse gradient in which the vectors of a token that was looked up several times are added.
 
-    They are added in the order of a dense gradient, by the same kernel: `coalesce` of torch has another one.
+    They are added in the order of a dense gradient: `coalesce` of torch has another one.
     """
     if gradient.is_coalesced():
         return gradient
     rows, places = torch.unique(gradient._indices()[0], return_inverse=True)
-    values = torch.ops.aten.embedding_dense_backward(gradient._values(), places, len(rows), -1, False)
+    values = summed_rows(places, gradient._values(), len(rows))
     return torch.sparse_coo_tensor(rows[None], values, gradient.shape, is_coalesced=True, check_invariants=False)
 
 

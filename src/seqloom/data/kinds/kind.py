@@ -22,7 +22,7 @@ from seqloom.config.data import Task
 from seqloom.config.inputs import AnyInput
 from seqloom.config.tokenizers import AnyTokenizer, FittedTokenizer, WordsConfig
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.values import Content, Read, Remarks
+from seqloom.data.values import Content, Read, ReadMany, Remarks
 from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed
@@ -58,6 +58,10 @@ class Kind(ABC):
     @abstractmethod
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
         """Return a function that maps the values of a row to an input or target, or raises BadValue."""
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
+        """Return `reader`, and a function that reads several rows at once if none of them needs a message."""
+        return self.reader(roles, remarks), lambda _rows: None
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
         """[values] lengths or numbers whose distribution the data report shows, by name."""

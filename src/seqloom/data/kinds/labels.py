@@ -7,7 +7,7 @@ import numpy as np
 
 from seqloom.config.data import Task
 from seqloom.data.kinds.kind import Coding, Columns, TargetKind, even, filled, tensor
-from seqloom.data.values import BadValue, Read, Remark, Remarks, kind_name, label_of, shown
+from seqloom.data.values import BadValue, Read, ReadMany, Remark, Remarks, kind_name, label_of, shown, texts_of
 from seqloom.errors import DataError
 from seqloom.text.ragged import Ragged
 
@@ -34,8 +34,11 @@ class LabelTarget(TargetKind):
 
     def reader(self, roles: "Roles", remarks: Remarks) -> Read:
         """A function that reads the label of a row."""
+        return self.readers(roles, remarks)[0]
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
         (column,), name = roles.target, LabelNames(roles, remarks)
-        return lambda values: name(values[column])
+        return lambda values: name(values[column]), lambda rows: name.of_texts([values[column] for values in rows])
 
     def labels(self, value: Any) -> Iterable[str]:
         return (value,)
@@ -68,6 +71,15 @@ class LabelNames:
             elif len(self.types) < MOST_LABELS:
                 self.types[label] = type(value)
         return label
+
+    def of_texts(self, values: list[Any]) -> list[str] | None:
+        """The labels of texts, or None if a value is another one or blank, or its label was no text before."""
+        labels = texts_of(list(dict.fromkeys(values))) if set(map(type, values)) == {str} else None
+        if labels is None or any(self.types.get(label, str) is not str for label in labels):
+            return None
+        for label in labels:
+            self(label)
+        return values
 
 
 _TYPES = {str: "text", bool: "a boolean", int: "an integer", float: "a float"}

@@ -17,11 +17,14 @@ import numpy as np
 
 from seqloom.data.kinds.kind import Coding, Columns, TargetKind, shifted
 from seqloom.data.kinds.text import fitted
+from seqloom.data.values import Read, ReadMany, Remarks
 from seqloom.text.ragged import Ragged
 from seqloom.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from seqloom.data.roles import Roles
 
 
 BYTES = "bytes"  # the column with the bytes of each text
@@ -36,6 +39,9 @@ class NoTarget(TargetKind):
     name = "nothing"
     task = "lm"
     is_running = True
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
+        return self.reader(roles, remarks), lambda rows: [None] * len(rows)
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
         """The bytes of each text, up to the maximum length."""

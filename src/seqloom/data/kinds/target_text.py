@@ -8,7 +8,7 @@ import numpy as np
 from seqloom.config.tokenizers import BpeConfig
 from seqloom.data.kinds.kind import Coding, Columns, TargetKind, shifted, tokens
 from seqloom.data.kinds.text import fitted
-from seqloom.data.values import Read, Remarks, text_of
+from seqloom.data.values import Read, ReadMany, Remarks, text_of, texts_of
 from seqloom.text.ragged import Ragged, starts_of
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ class TextTarget(TargetKind):
         """A function that reads the text of a row."""
         (column,) = roles.target
         return lambda values: text_of(values[column], column)
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
+        (column,) = roles.target
+        return self.reader(roles, remarks), lambda rows: texts_of([values[column] for values in rows])
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
         return {"characters per target": np.array(list(map(len, values)), np.int32)}

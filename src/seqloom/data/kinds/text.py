@@ -10,7 +10,7 @@ import numpy as np
 from seqloom.config.inputs import AnyInput, SpelledConfig, TokensConfig
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.data.kinds.kind import Columns, InputKind, filled, tensor, tokens
-from seqloom.data.values import Read, Remarks, text_of
+from seqloom.data.values import Read, ReadMany, Remarks, text_of, texts_of
 from seqloom.text.characters import letters_of
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed
@@ -44,6 +44,10 @@ class TextInput(InputKind):
         """A function that reads the text of a row."""
         (column,) = roles.input
         return lambda values: text_of(values[column], column)
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
+        (column,) = roles.input
+        return self.reader(roles, remarks), lambda rows: texts_of([values[column] for values in rows])
 
     def matches(self, value: Any) -> bool:
         return isinstance(value, str)
@@ -143,6 +147,13 @@ class PairInput(TextInput):
         """A function that reads the texts of a row."""
         columns = roles.input
         return lambda values: self.value(*(text_of(values[column], column) for column in columns))
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
+        def read(rows: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+            sides = [texts_of([values[column] for values in rows]) for column in roles.input]
+            return None if None in sides else list(map(self.value, *sides))  # type: ignore[arg-type]
+
+        return self.reader(roles, remarks), read
 
     def matches(self, value: Any) -> bool:
         """A tuple of two texts."""

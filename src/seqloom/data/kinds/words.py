@@ -11,7 +11,7 @@ from seqloom.config.tokenizers import AnyTokenizer
 from seqloom.data.kinds.kind import Columns, InputKind, tokens
 from seqloom.data.kinds.text import LETTERS, TEXTS, TextInput, cut_short, fitted, keeps_letters, spelled, text_shown
 from seqloom.data.problems import EMPTY_FIX
-from seqloom.data.values import BadValue, Content, Read, Remarks, kind_name, shown
+from seqloom.data.values import BadValue, Content, Read, ReadMany, Remarks, kind_name, shown
 from seqloom.text.characters import letters_of
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import closed
@@ -97,6 +97,9 @@ class WordsInput(TextInput):
             return whole or Words.join(words)
 
         return read
+
+    def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
+        return InputKind.readers(self, roles, remarks)
 
     def split(self, text: str) -> Words:
         """The words of a cell, which are separated by spaces."""

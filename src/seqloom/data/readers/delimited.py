@@ -22,6 +22,7 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 MOST_COLUMNS = 1_024
+BLOCK_LINES = 256  # read together: objects that live for long make Python search all memory for cycles
 LOOKED_AHEAD, FEW_ROWS = 20, 5  # rows that are compared to find another delimiter, and too few of them
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
 SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
@@ -152,22 +153,30 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     (path,) = paths
     file = Delimited(path, reading, ledger)
     columns = file.first.fields if reading.header else [str(number) for number in range(1, file.width + 1)]
-    return Table(tuple(columns[: file.used]), file.records(), file.locate, named=reading.header)
+    blocks = file.blocks()
+    records = itertools.chain.from_iterable(blocks)
+    return Table(tuple(columns[: file.used]), records, file.locate, named=reading.header, blocks=blocks)
 
 
-def _rows(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[CsvRow]:
+def _blocks(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[list[CsvRow]]:
+    """The rows, many together if a passage has no quotes: then nothing is reported between them."""
     for first_line, text in passages:
         if not dialect.quoted or ('"' not in text and not parser.is_open):
-            for number, line in enumerate(lines_in(text), first_line):
-                yield CsvRow(number, line, line.split(dialect.delimiter))
+            lines = lines_in(text)
+            for start in range(0, len(lines), BLOCK_LINES):
+                some = lines[start : start + BLOCK_LINES]
+                yield [
+                    CsvRow(number, line, line.split(dialect.delimiter))
+                    for number, line in enumerate(some, first_line + start)
+                ]
             continue
         for number, line in enumerate(ended_lines(text), first_line):
             if '"' in line or parser.is_open:
                 if row := parser.take(number, line):
-                    yield row
+                    yield [row]
             else:
                 plain = line.removesuffix("\n") if line[-2:] != "\r\n" else line[:-2]
-                yield CsvRow(number, plain, plain.split(dialect.delimiter))
+                yield [CsvRow(number, plain, plain.split(dialect.delimiter))]
     parser.finish()
 
 
@@ -228,7 +237,7 @@ class Delimited:
         self.dialect = dialect_of(reading)
         self.parser = QuotedRows(self.dialect.delimiter, self.path, ledger)
         passages = open_passages(path, reading, ledger, quoted=self.parser.line_ends)
-        self.rows = _rows(passages, self.dialect, self.parser)
+        self._left = _blocks(passages, self.dialect, self.parser)  # the rows that are not read yet
         self.first = self._find_first()
         self.width = self.used = len(self.first.fields)
         self._require_columns()
@@ -239,7 +248,7 @@ class Delimited:
     def _find_first(self) -> CsvRow:
         if self.reading.header:
             self.parser.refuse = self.ledger.bad_file  # without a header no row can be read
-        first = next((row for row in self.rows if not self._pass_over(row)), None)
+        first = self._first_row()
         if first is None:
             fix = "give a file with rows"
             self.ledger.bad_file("data.empty", "the file is empty", Place(self.path), fix)
@@ -251,6 +260,14 @@ class Delimited:
             text = f"'sep={mark}' is a setting for Excel, not a header or a row"
             self.ledger.bad_file("csv.sep_line", text, Place(self.path, first.line), fix)
         return first
+
+    def _first_row(self) -> CsvRow | None:
+        for block in self._left:
+            for number, row in enumerate(block):
+                if not self._pass_over(row):
+                    self._left = itertools.chain([block[number + 1 :]], self._left)
+                    return row
+        return None
 
     def _pass_over(self, row: CsvRow) -> bool:
         """Whether this line is blank or has only delimiters, which is noted."""
@@ -286,9 +303,12 @@ class Delimited:
 
     def _require_regular(self, place: Place) -> None:
         """Refuse a file whose first rows differ in their number of fields, but not with another delimiter."""
-        ahead = list(itertools.islice(self.rows, LOOKED_AHEAD))
-        self.rows = itertools.chain(ahead, self.rows)
-        rows = [self.first, *(row for row in ahead if row.raw.strip())]
+        ahead, taken = list[CsvRow](), list[list[CsvRow]]()
+        while len(ahead) < LOOKED_AHEAD and (block := next(self._left, None)) is not None:
+            taken.append(block)
+            ahead += block
+        self._left = itertools.chain(taken, self._left)
+        rows = [self.first, *(row for row in ahead[:LOOKED_AHEAD] if row.raw.strip())]
         if len(rows) < FEW_ROWS or len({len(row.fields) for row in rows}) == 1:
             return
         for mark in "\t;,|":
@@ -298,25 +318,32 @@ class Delimited:
                 text = f"the rows differ in their number of fields; the delimiter looks like '{shown}'"
                 self.ledger.bad_file("csv.delimiter", text, place, f"use --delimiter '{shown}'", {"delimiter": shown})
 
-    def records(self) -> Iterator[Record]:
-        """Yield the rows with the right number of fields."""
-        path, width, used, ledger, good, bad = self.path, self.width, self.used, self.ledger, 0, 0
-        for line, raw, fields in self.rows if self.reading.header else itertools.chain([self.first], self.rows):
-            if len(fields) != width or not fields[0]:
-                row = CsvRow(line, raw, fields)
-                if self._pass_over(row):
+    def blocks(self) -> Iterator[list[Record]]:
+        """Yield the rows with the right number of fields: in blocks, where nothing is to be said about any of them."""
+        path, width, found = self.path, self.width, False
+        for block in self._left if self.reading.header else itertools.chain([[self.first]], self._left):
+            fields = [row.fields for row in block]
+            if self.used == width and set(map(len, fields)) == {width} and all(row[0] for row in fields):
+                found = True
+                self.ledger.rows += len(block)
+                yield [Record(tuple(values), path, line, raw) for line, raw, values in block]
+                continue
+            for row in block:
+                if self._pass_over_empty(row):
                     continue
-                if len(fields) != width:
+                found = True
+                if len(row.fields) != width:
                     self._refuse(row)
-                    bad += 1
                     continue
-            if used < width:
-                fields = self._cut(CsvRow(line, raw, fields))
-            good += 1
-            ledger.rows += 1
-            yield Record(tuple(fields), path, line, raw)
-        if not good + bad + self.parser.refused:
-            ledger.bad_file("data.no_rows", "the file has a header but no rows", Place(path), "give a file with rows")
+                values = tuple(self._cut(row) if self.used < width else row.fields)
+                self.ledger.rows += 1
+                yield [Record(values, path, row.line, row.raw)]
+        if not found and not self.parser.refused:
+            text, fix = "the file has a header but no rows", "give a file with rows"
+            self.ledger.bad_file("data.no_rows", text, Place(path), fix)
+
+    def _pass_over_empty(self, row: CsvRow) -> bool:
+        return (len(row.fields) != self.width or not row.fields[0]) and self._pass_over(row)
 
     def _cut(self, row: CsvRow) -> list[str]:
         """The fields up to the last named column; a later field with content gives a warning."""

@@ -188,7 +188,7 @@ def load_column(table: Table, column: int, kind: InputKind, ledger: Ledger) -> T
             else:
                 yield record._replace(values=(*record.values[:column], value, *record.values[column + 1 :]))
 
-    return table._replace(records=records())
+    return table._replace(records=records(), blocks=None)
 
 
 def read_file(path: Path, kind: InputKind, ledger: Ledger, place: Place | None = None) -> Any:

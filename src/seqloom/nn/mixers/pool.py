@@ -24,7 +24,11 @@ class Pool(Mixer):
         self.summarize = pooling.SUMMARIES[config.how]
 
     def forward(self, x: Padded) -> Padded:
-        return self.by_document(lambda rows: rows.with_values(self.summarize(rows)[:, None].expand_as(rows.values)), x)
+        return self.by_document(self._everywhere, x)
+
+    def _everywhere(self, x: Padded) -> Padded:
+        summary = self.summarize(x.with_values(x.values))  # [B,D]; the input of a mixer need not be zero in the padding
+        return x.with_values(summary[:, None].expand_as(x.values))
 
 
 class PoolSummary(NamedTuple):
