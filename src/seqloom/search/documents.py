@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import BadRows, Format, ReadingConfig
+from seqloom.config.data import BadRows, DataConfig, Format, ReadingConfig
 from seqloom.data.cells import cell
 from seqloom.data.inputs import InputColumns, find_columns
 from seqloom.data.kinds.text import TextInput
@@ -66,6 +66,11 @@ class TextRows(NamedTuple):
         return [*found, f"{counted(self.blank, 'blank line')} {many}"] if self.blank else found
 
 
+def _as_text(path: Path, text: tuple[str, ...], reading: ReadingConfig) -> DataConfig:
+    """The settings with which the file is cleaned."""
+    return DataConfig(train=(str(path),), input=text, reading=reading, task="lm")
+
+
 class TextFile(NamedTuple):
     """A file of texts and how to read it."""
 
@@ -78,6 +83,7 @@ class TextFile(NamedTuple):
     def read(self) -> TextRows:
         """Read the texts and names of all rows; RejectedError lists the bad rows."""
         ledger, texts, ids, state = Ledger(), list[str](), list[Any](), state_of(self.path)
+        ledger.repeat(_as_text(self.path, self.text, self.reading))
         table = read_table((self.path,), self.reading, ledger)
         columns = text_columns(table, InputColumns(self.text, self.default_columns), self.path, ledger)
         identity = id_column(table, self.id, self.path)
@@ -193,6 +199,7 @@ class Collection(NamedTuple):
     def documents(self, ledger: Ledger | None = None) -> Iterator[TextDocument]:
         """Yield the documents in file order; bad rows are counted in the ledger and skipped."""
         problems = Ledger(self.bad_rows) if ledger is None else ledger
+        problems.repeat(_as_text(self.path, self.text, self.reading))
         table = read_table((self.path,), self.reading, problems)
         columns = text_columns(table, InputColumns(self.text, self.default_columns), self.path, problems)
         identity, seen = id_column(table, self.id, self.path), dict[str, int]()
