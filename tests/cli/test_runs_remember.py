@@ -46,6 +46,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.filterwarnings("ignore:.*not to embed:seqloom.errors.SeqloomWarning")
 def test_a_file_is_read_as_the_run_read_its_own(project: Path, tmp_path: Path, verb: str) -> None:
     places = {"run": project / "run", "file": project / "new.csv", "out": tmp_path / "out"}
     command = [part.format(**places) for part in VERBS[verb]]

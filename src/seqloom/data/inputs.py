@@ -243,7 +243,7 @@ class StreamReader:
     def texts(self) -> Iterator[list[Example]]:
         """Yield the inputs, one text per line, in lists of all that have arrived."""
         for lines in self._lines():
-            records = (Record((text,), str(self.path), number) for number, text in lines)
+            records = (Record((self.kind.line(text),), str(self.path), number) for number, text in lines)
             yield list(examples_of(Table(("text",), _counted(records, self.ledger)), self.kind, (0,), self.ledger))
 
     def objects(self, columns: InputColumns) -> Iterator[list[Example]]:
