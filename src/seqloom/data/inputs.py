@@ -106,7 +106,7 @@ def read_inputs(
 
 def _as_text(path: Path, kind: InputKind, columns: InputColumns, reading: ReadingConfig) -> DataConfig:
     """The settings with which the file is cleaned: texts alone, because it may have no targets."""
-    read = columns.named or (columns.trained if columns.as_trained else ())
+    read = columns.named or columns.trained
     return DataConfig(train=(str(path),), input=read, reading=reading, task="lm" if kind.is_text else None)
 
 
