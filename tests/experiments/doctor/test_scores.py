@@ -363,6 +363,22 @@ def test_an_undertrained_tagger_of_a_larger_size_does_not_pass(tmp_path: Path) -
     assert diagnosed.advice[0].flag == "--steps"
 
 
+@pytest.mark.slow
+def test_a_tagger_of_a_larger_size_whose_f1_stays_low_does_not_pass(tmp_path: Path) -> None:
+    """Names have a random type, so no training helps; but the doctor cannot know that."""
+    draw, rows = np.random.default_rng(0), []
+    for _ in range(600):
+        words = [f"{word} O" for word in draw.choice(["the", "met", "saw", "in", "near", "old"], 5)]
+        kind = draw.choice(["PER", "ORG", "LOC"])
+        words.insert(int(draw.integers(6)), f"{draw.choice(['Ann', 'Bo', 'Cy', 'Di'])} B-{kind}")
+        rows.append("\n".join(words))
+    (tmp_path / "names.conll").write_text("\n\n".join(rows) + "\n")
+    settled: dict[str, Any] = {"size": "tiny", "lr": 0.004, "steps": 300, "dropout": 0.5}
+    diagnosed = trained(tmp_path / "run", tmp_path / "names.conll", model="bilstm", **settled)
+    assert 0.2 < dict(diagnosed.scores)["this run"] < 0.5 and diagnosed.codes == ("score.weak",), diagnosed.text()
+    assert diagnosed.advice[0].typed == "--size small"
+
+
 def test_an_ended_run_of_few_steps_is_found_unless_its_score_is_good() -> None:
     few = STORY._replace(steps=79)
     assert (

@@ -55,10 +55,10 @@ from seqloom.experiments.doctor.scores import (
     ScoreBatches,
     Scores,
     as_good,
+    low_score,
     measure_scores,
     score_findings,
     scores_table,
-    weak,
 )
 from seqloom.files.layouts import RunFile
 from seqloom.inference.evaluation import origin_for, own_data
@@ -164,7 +164,7 @@ def diagnosis(
         *inside_findings(measured.inside, story),
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
     )
-    low = None if findings else weak(measured.scores, story, config.training, dropout)
+    low = None if findings else low_score(measured.scores, story, config.training, dropout)
     findings = (
         *(findings if low is None else (low,)),
         *(() if solved else cost_findings(story, config.training, measured.lengths)),

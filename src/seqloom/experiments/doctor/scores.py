@@ -101,7 +101,6 @@ def measure_scores(
 ) -> Scores:
     """Score the baselines on the dev batches on which the model was evaluated as `own`."""
     metric = task.metric
-    limits = {"floor": task.floors.get(metric.name), "weak": task.weak.get(metric.name)}
     scores = Scores(metric, own.metrics[metric.name], (), dev_loss=own.metrics["loss"])
     if not math.isfinite(scores.own):
         return scores._replace(problem=f"the {metric.name} of the run is not a finite number")
@@ -125,7 +124,12 @@ def measure_scores(
         dev_loss = evaluate(plain, model, batches.dev, keep=0).metrics["loss"] if calibrated else scores.dev_loss
         train_loss = evaluate(plain, model, learned, keep=0).metrics["loss"]
         scores = scores._replace(constant_loss=float(figures["loss"]), train_loss=train_loss, dev_loss=dev_loss)
-    return scores._replace(baselines=tuple(found), larger=larger_size(plain, model_config(model)), **limits)
+    return scores._replace(
+        baselines=tuple(found),
+        floor=task.floors.get(metric.name),
+        weak=task.weak.get(metric.name),
+        larger=larger_size(plain, model_config(model)),
+    )
 
 
 class ScoreBatches(NamedTuple):
@@ -367,7 +371,7 @@ def undertrained(scores: Scores, story: Story, advice: tuple[Advice, ...]) -> Fi
     )
 
 
-def weak(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
+def low_score(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     """The score is low, although the run beats its baselines: for runs about which nothing else was found.
 
     The advice follows from where the loss is. What is missing on the training set too asks for more training or a
@@ -384,7 +388,7 @@ def weak(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -
     cause = (
         "Most of the loss is on the dev set alone: regularize the model; more data helps most."
         if regular
-        else "Much of the loss is on the training set too: train longer, a larger model, or with larger steps."
+        else "Much of the loss is on the training set too: train a larger model, longer, or with larger steps."
     )
     return Finding(
         "score.weak",
