@@ -23,7 +23,7 @@ VOCABULARY = [f"{first}{second}" for first in ("ka", "lo", "mi", "nu", "pe") for
 class WordTable:
     """The mean of a random vector for each word: texts with the same words are near one another."""
 
-    path, identity, max_length = Path("table"), "0" * 64, 12
+    path, identity, caveat, max_length = Path("table"), "0" * 64, "", 12
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,16] the vectors of the texts."""

@@ -97,5 +97,5 @@ def test_the_messages_that_are_shown_are_those_of_the_command(
     (shown,) = re.findall(r"^```console\n(.*?)^```$", page("data.md"), re.MULTILINE | re.DOTALL)
     (tmp_path / "films.csv").write_bytes(content)
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["data", "check", "films.csv"])
+    result = CliRunner().invoke(app, ["train", "films.csv", "--out", "run"])
     assert str(result.exception) == shown.split("\n")[line]

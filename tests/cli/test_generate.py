@@ -52,6 +52,12 @@ def test_a_prompt_is_gone_on_with(run: Path) -> None:
     assert generate(run, "once upon", "--max-new-tokens", 5) == [f"once upon{answer.text}"]
 
 
+def test_a_file_in_place_of_a_prompt_is_told(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").write_text("once\n")
+    with pytest.raises(ConfigError, match=r"prompts.txt is a file.*--file .*prompts.txt"):
+        generate(run, tmp_path / "prompts.txt")
+
+
 def test_prompts_from_a_file_and_from_standard_input_are_answered_alike(run: Path, tmp_path: Path) -> None:
     (tmp_path / "prompts.txt").write_text("once\n\nthe cat\n")
     from_file = generate(run, "--file", tmp_path / "prompts.txt", "--output-format", "jsonl", "--max-new-tokens", 4)

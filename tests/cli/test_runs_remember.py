@@ -1,6 +1,8 @@
 """Every verb that takes a run reads another file as the run read its own, and says so in one line."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.filterwarnings("ignore:.*not to embed:seqloom.errors.SeqloomWarning")
 def test_a_file_is_read_as_the_run_read_its_own(project: Path, tmp_path: Path, verb: str) -> None:
     places = {"run": project / "run", "file": project / "new.csv", "out": tmp_path / "out"}
     command = [part.format(**places) for part in VERBS[verb]]
@@ -55,6 +58,20 @@ def test_a_file_is_read_as_the_run_read_its_own(project: Path, tmp_path: Path, v
     other.write_text((project / "new.csv").read_text().replace(";", "|"))
     command = [part.format(**places | {"file": other, "out": tmp_path / "second"}) for part in VERBS[verb]]
     assert REUSED not in output(*command, "--delimiter", "|", typed="q\n")  # an option wins
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.filterwarnings("ignore:.*not to embed:seqloom.errors.SeqloomWarning")
+def test_the_command_that_cleans_a_file_says_how_every_verb_read_it_and_works(
+    project: Path, tmp_path: Path, verb: str
+) -> None:
+    path = tmp_path / "mixed.csv"
+    path.write_bytes((project / "new.csv").read_bytes() + "café;1\n".encode() + "naïve;0\n".encode("cp1252"))
+    places = {"run": project / "run", "file": path, "out": tmp_path / "out"}
+    refused = CliRunner().invoke(app, [part.format(**places) for part in VERBS[verb]], input="q\n")
+    (command,) = re.findall("`seqloom (data clean [^`]*)`", str(refused.exception))
+    assert "--delimiter ';'" in command and "--input review" in command
+    assert "line in Windows-1252, converted" in " ".join(output(*shlex.split(command)).split())
 
 
 def test_nothing_is_said_to_be_read_from_a_file_that_does_not_exist(project: Path, tmp_path: Path) -> None:

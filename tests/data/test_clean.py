@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -62,12 +63,12 @@ def test_short_labels_with_a_typing_error_are_listed_with_commands_that_rename_t
     write(tmp_path, [*rows, *(f"f{n},car" for n in range(20)), "g,spamm"])
     report = clean_data("data.csv", typo_distance=1)
     assert [(one.label, one.like) for one in report.kept if one.like] == [("hamm", "ham")]
-    table, command = report.renaming
+    table, command = report.relabeling
     assert "--typo-distance 1 --labels data-labels.csv" in command and command in report.text(200)
     subprocess.run(["/bin/sh", "-c", table], check=True)
     assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
     assert Counter(row.partition(",")[2] for row in lines(tmp_path / "data-clean.csv"))["ham"] == 302
-    again = clean_data("data.csv").renaming
+    again = clean_data("data.csv").relabeling
     assert "data-labels-2.csv" in again[0] and "data-clean-2.csv" in again[1], "nothing is overwritten"
 
 
@@ -564,13 +565,69 @@ def test_a_check_shows_everything_at_once_and_its_commands_lead_to_data_that_can
     assert all(found in said for found in (*codes, "Labels (6)", "2 bad rows left out"))
     clean, train = (line.strip() for line in done.stdout.partition("\nNext\n")[2].splitlines())
     cleaned = CliRunner().invoke(app, shlex.split(clean)[1:], env={"COLUMNS": "80"})
-    assert cleaned.exit_code == 0 and "Labels of the copy (4)" in cleaned.stdout
-    assert "'refudn' (1 row) may be a typing error of 'refund' (118 rows)" in " ".join(cleaned.stdout.split())
-    assert "--typo-distance 1" in cleaned.stdout
+    assert cleaned.exit_code == 0 and "Labels of the copy (3)" in cleaned.stdout
+    assert clean.endswith("--typo-distance 1") and "clean a copy with --typo-distance 1: `seqloom data clean`" in said
     assert cleaned.stdout.endswith(f"\nNext\n  {train}\n")
     assert shlex.split(train)[:2] == ["seqloom", "train"]
     again = CliRunner().invoke(app, ["data", "check", *shlex.split(train)[2:]], env={"COLUMNS": "80"})
     assert again.exit_code == 0 and "Next\n  seqloom train " in again.stdout
+
+
+def messy(path: Path) -> Path:
+    """Two encodings, no header, labels in several spellings, rare labels, repeats, empty and ragged rows."""
+    labels = ["Refund", "Delivery", "Login"]
+    rows = [f"message number {number} at the café;{labels[number % 3]}".encode() for number in range(270)]
+    rows[10], rows[20], rows[30] = b"one;Refudn", b"two;delivery", b"three;Login "
+    rows[40], rows[50], rows[60], rows[70] = b"four;Spam", b"five;Praise", b";Login", b"no label;"
+    rows[80], rows[90], rows[100] = b"too;many;fields", rows[91], "six £;Login".encode("cp1252")
+    path.write_bytes(b"\n".join([*rows, b""]))
+    return path
+
+
+def test_the_first_check_of_a_messy_file_tells_everything_and_one_command_cleans_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    messy(tmp_path / "messy.csv")
+    done = CliRunner().invoke(app, ["data", "check", "messy.csv"], env={"COLUMNS": "80"})
+    assert done.exit_code == 2 and done.stderr == ""
+    said = " ".join(done.stdout.split())
+    codes = ["csv.delimiter", "enc.mixed", "row.empty_text", "row.empty_label", "csv.ragged"]
+    assert all(code in said for code in [*codes, "label.space", "label.case", "label.rare", "label.singleton"])
+    assert "Fix: add --delimiter ';' --no-header --task classify --input 1 --target 2" in said
+    clean, train = (line.strip() for line in done.stdout.partition("\nNext\n")[2].splitlines())
+    assert "--delimiter ';' --no-header" in clean and "--skip-bad-rows" in clean
+    assert clean.endswith("--typo-distance 1 --rare 2 --rare-label other")
+    cleaned = CliRunner().invoke(app, shlex.split(clean)[1:], env={"COLUMNS": "80"})
+    assert cleaned.exit_code == 0 and cleaned.stdout.endswith(f"\nNext\n  {train}\n")
+    assert {row.partition(";")[2] for row in (tmp_path / "messy-clean.csv").read_text().splitlines()} == {
+        *("Refund", "Delivery", "Login", "other")
+    }
+    again = CliRunner().invoke(app, ["data", "check", *shlex.split(train)[2:]])
+    assert again.exit_code == 0, again.stdout
+
+
+def test_the_report_on_a_copy_tells_of_rare_labels_with_the_command_that_merges_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = [*["ham"] * 150, *["spam"] * 5, *["praise"] * 4, "hamm", "other things"]
+    write(tmp_path, [f"a{number},{label}" for number, label in enumerate(labels)])
+    report = clean_data("data.csv")
+    assert report.rare == ("praise", "other things"), "not the likely typing error"
+    said = " ".join(report.text().split())
+    assert "'praise' has 4 rows" in said and "--rare 5 alone drops their rows" in said
+    *_, command = report.relabeling
+    assert command.endswith("--labels data-labels.csv --rare 5 --rare-label other")
+    asked = clean_data("data.csv", rare=2)
+    assert asked.rare == () and not any("--rare 5" in one for one in asked.relabeling), "it was asked for"
+    for one in report.relabeling:
+        subprocess.run(["/bin/sh", "-c", one.replace("seqloom", f"{sys.executable} -m seqloom")], check=True)
+    assert Counter(row.partition(",")[2] for row in lines(tmp_path / "data-clean.csv")) == {
+        "ham": 151,
+        "spam": 5,
+        "other": 5,
+    }
 
 
 def test_the_next_command_of_a_dry_run_writes_the_copy(tmp_path: Path) -> None:
@@ -603,7 +660,7 @@ def test_the_commands_of_a_check_and_of_a_dry_run_leave_out_the_rows_that_cannot
     assert advised and all(f"`{write_copy}" in fix for fix in advised)
     options = shlex.split(write_copy)[3:]
     dry = clean_data(path, skip_bad_rows=True, max_bad_rows="2%")
-    make_table, rename = dry.renaming
+    make_table, rename = dry.relabeling
     for command in (dry.next[0], rename):
         assert "--skip-bad-rows --max-bad-rows 0.02" in command
     done = CliRunner().invoke(app, ["data", "clean", *options])

@@ -16,6 +16,7 @@ from seqloom.data.readers import jsonl
 from seqloom.data.readers.jsonl import careful
 
 GOOD = '{"text": "a", "label": "x"}\n'
+OF_WORDS = ' Fix: write one object per line; for a list of words {"tokens": ["...", "..."]}.'
 DEEP = 100_000
 
 
@@ -53,6 +54,8 @@ DEEP = 100_000
         (GOOD + '{"text": "a\tb", "label": 1}\n', "2:12: json.syntax: invalid control character"),
         (GOOD + "7\n", "2: json.object: expected an object, found a number."),
         (GOOD + "[7]\n", "2: json.array: expected an object, found an array."),
+        ('["a", "b"]\n', f"1: json.array: expected one object per line, found an array.{OF_WORDS}"),
+        (GOOD + '["a"]\n', f"2: json.array: expected an object, found an array.{OF_WORDS}"),
         (GOOD + "hello\n", "2:1: json.syntax: expecting value, near 'hello'."),
         ("", ": data.empty: "),
         (" \n\n", ": data.empty: "),

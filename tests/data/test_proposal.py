@@ -15,12 +15,14 @@ from seqloom.cli import app
 from seqloom.config.cleaning import CleaningConfig
 from seqloom.config.data import DataConfig, ReadingConfig
 from seqloom.config.options import added_arguments
-from seqloom.data.check import checking
 from seqloom.data.clean import cleaning_steps
 from seqloom.data.dataset import Dataset, open_data
+from seqloom.data.inputs import InputColumns, read_inputs
+from seqloom.data.kinds.text import TextInput
 from seqloom.data.problems import Ledger
 from seqloom.errors import RejectedError, SeqloomError
 from seqloom.events import finished
+from seqloom.search.documents import Collection, TextFile
 
 LABELS = ("ham", "spam")
 WORDS = ["good", "great", "nice", "fine", "bad", "awful", "poor", "plot", "actor", "film", "story", "music"]
@@ -154,7 +156,7 @@ def in_two_encodings(path: Path, rows: Sequence[str] = tuple(INBOX)) -> Path:
 def test_the_command_for_a_file_in_two_encodings_has_all_options_and_works(tmp_path: Path) -> None:
     path = in_two_encodings(tmp_path / "inbox.csv")
     with pytest.raises(RejectedError) as refused:
-        finished(checking(DataConfig(train=(str(path),)), None))
+        open_data(DataConfig(train=(str(path),)), Ledger())
     cleaning, check = re.findall("`seqloom ([^`]*)`", str(refused.value))
     assert cleaning.endswith("inbox-clean.csv --delimiter ';' --target status")
     done = CliRunner().invoke(app, shlex.split(cleaning))
@@ -170,6 +172,20 @@ def test_the_command_keeps_the_options_that_were_given(tmp_path: Path) -> None:
         open_data(DataConfig(train=(str(path),), reading=reading), Ledger())
 
 
+def test_the_command_for_inputs_in_two_encodings_says_how_they_were_read_and_works(tmp_path: Path) -> None:
+    path, reading = in_two_encodings(tmp_path / "inbox.csv"), ReadingConfig(delimiter=";")
+    for reads in (
+        lambda: list(read_inputs(path, TextInput(), Ledger(), columns=InputColumns(("message",)), reading=reading)),
+        lambda: TextFile(path, ("message",), reading=reading).read(),
+        lambda: Collection(path, ("message",), reading=reading).checked(),
+    ):
+        with pytest.raises(RejectedError, match=r"`seqloom data clean [^`]*--delimiter ';' [^`]*`") as refused:
+            reads()
+        (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+        assert cleaning.endswith("--delimiter ';' --task lm --input message")
+    assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
+
+
 def test_a_check_describes_a_file_in_two_encodings(tmp_path: Path) -> None:
     path = in_two_encodings(tmp_path / "inbox.csv")
     report = seqloom.check_data(path, delimiter=";", target="status")
@@ -178,6 +194,18 @@ def test_a_check_describes_a_file_in_two_encodings(tmp_path: Path) -> None:
     assert "inbox.csv:183:" in first.samples[0].place
     assert next(command.partition(" -o")[0] for command in report.next) == f"seqloom data clean {path}"
     assert report.next[1].startswith("seqloom train") and "inbox-clean.csv" in report.next[1]
+
+
+def test_a_check_of_a_file_whose_options_are_clear_reports_all_of_it(tmp_path: Path) -> None:
+    path = in_two_encodings(tmp_path / "inbox.csv")
+    report = seqloom.check_data(path)
+    missing, mixed = report.findings[:2]
+    assert (missing.severity, missing.code, mixed.code, report.rows) == ("reject", "csv.delimiter", "enc.mixed", 182)
+    assert missing.samples[0].fix.startswith("add --delimiter ';' --target status")
+    assert report.verdict == "errors" and all("--delimiter ';' --target status" in one for one in report.next)
+    path.write_text("a;b;c;d\n" + "one;two;three;four\n" * 9)
+    with pytest.raises(RejectedError, match="give input="):
+        seqloom.check_data(path)
 
 
 def test_cleaning_names_all_missing_options_at_once(tmp_path: Path) -> None:

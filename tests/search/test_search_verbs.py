@@ -1,6 +1,7 @@
 """`seqloom index` and `seqloom search`: what people type, what they see, and what is refused before any work."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,16 @@ from typer.testing import CliRunner
 from bundle_common import make_reviews, make_run
 from search_common import bytes_of
 from seqloom.cli import app
-from seqloom.errors import ConfigError, RejectedError
+from seqloom.errors import ConfigError, RejectedError, SeqloomWarning
 from seqloom.inference.model import load
+from seqloom.search import Collection, ModelEmbedder, build_index, segments
 from seqloom.search import index as folder_index
-from seqloom.search import segments
 from seqloom.search.index import WritableIndex
 from seqloom.search.search import Hit, Reranker
 from seqloom.search.store import Segment
 
-pytestmark = pytest.mark.slow
+# The model of these tests is a classifier.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*not to embed:seqloom.errors.SeqloomWarning")]
 DOCUMENTS: list[dict[str, object]] = [
     {"id": "a", "text": "A good film. It has a dog.", "year": 1999, "lang": "en"},
     {"id": "b", "text": "A bad film.", "year": 2005, "lang": "en"},
@@ -32,7 +34,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("search")
     make_run(place / "run", **make_reviews(place))
     write(place / "docs.jsonl", DOCUMENTS)
-    seqloom("index", place / "run", place / "docs.jsonl", "--out", place / "idx", "--device", "cpu")
+    with pytest.warns(SeqloomWarning, match="not to embed"):
+        seqloom("index", place / "run", place / "docs.jsonl", "--out", place / "idx", "--device", "cpu")
     return place
 
 
@@ -173,10 +176,19 @@ def test_what_cannot_be_done_is_refused_before_any_work(place: Path, arguments: 
 
 def test_a_model_that_was_not_trained_to_embed_is_reported_once(place: Path, tmp_path: Path) -> None:
     arguments = ("--out", tmp_path / "index", "--device", "cpu")
-    told = seqloom("index", place / "run", place / "docs.jsonl", *arguments).output
-    assert told.count("warning: ") == 1 and "--task embed" in told
+    with pytest.warns(SeqloomWarning, match="not to embed.*for the task embed") as told:
+        seqloom("index", place / "run", place / "docs.jsonl", *arguments)
+    assert len(told) == 1
     write(tmp_path / "more.jsonl", [{"id": "d", "text": "More.", "year": 1, "lang": "en"}])
-    assert "warning: " not in seqloom("index", place / "run", tmp_path / "more.jsonl", *arguments, "--add").output
+    with warnings.catch_warnings(action="error"):
+        seqloom("index", place / "run", tmp_path / "more.jsonl", *arguments, "--add")
+
+
+def test_a_model_that_was_not_trained_to_embed_is_reported_in_python(place: Path, tmp_path: Path) -> None:
+    embedder = ModelEmbedder(load(place / "run", device="cpu"))
+    with pytest.warns(SeqloomWarning, match="not to embed") as told:
+        build_index(tmp_path / "index", embedder, Collection(place / "docs.jsonl"))
+    assert told[0].filename == __file__, "it is the caller's line"
 
 
 def test_an_index_needs_a_name(place: Path) -> None:

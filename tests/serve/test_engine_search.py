@@ -1,17 +1,22 @@
 """Searches by vectors embed the sentences of all documents that they find: others are answered meanwhile."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from search_common import last, some_text, write_documents
 from seqloom.config.serving import MAX_ALL_HITS, ServingConfig
 from seqloom.decoding.pauses import pausing
+from seqloom.errors import SeqloomWarning
+from seqloom.files.folders import commit_folder
 from seqloom.inference.model import load
 from seqloom.search.build import build_index
 from seqloom.search.documents import Collection
+from seqloom.search.index import COVERS, WALK, GraphCoverage
 from seqloom.search.search import TOGETHER
 from seqloom.search.store import TextDocument
 from seqloom.search.vectors import ModelEmbedder
@@ -31,7 +36,8 @@ def meanings(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     texts = [some_text(draws, SENTENCES) for _ in range(DOCUMENTS)]
     documents = [TextDocument(f"d{number}", text, {"id": f"d{number}"}) for number, text in enumerate(texts)]
     embedder = ModelEmbedder(load(models["reviews"], device="cpu"))
-    last(build_index(place / "index", embedder, Collection(write_documents(place / "texts.jsonl", documents))))
+    with pytest.warns(SeqloomWarning, match="not to embed"):
+        last(build_index(place / "index", embedder, Collection(write_documents(place / "texts.jsonl", documents))))
     return place / "index"
 
 
@@ -72,6 +78,15 @@ def test_a_search_pauses_before_each_query_and_each_batch_of_sentences(meanings:
         with pytest.raises(Unwanted):
             answers_of(lambda items: served.compute("search", items, {"top_k": DOCUMENTS}), ["kado"], lambda _: None)
     assert served.card.vector_size and TOGETHER * 20 < DOCUMENTS * SENTENCES
+
+
+def test_the_fingerprint_of_an_index_covers_its_graph(meanings: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(meanings, tmp_path / "index"))
+    before = ServedIndex("index", place, "cpu").card.fingerprint
+    assert before == ServedIndex("index", meanings, "cpu").card.fingerprint
+    other = GraphCoverage(first=99, last=99, passages=1)  # of segments that are not there, so it is not used
+    commit_folder(place / "graph-000099", {WALK: b"", COVERS: msgspec.json.encode(other)})
+    assert ServedIndex("index", place, "cpu").card.fingerprint != before
 
 
 def test_documents_of_a_request_have_a_limit() -> None:

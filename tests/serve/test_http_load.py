@@ -465,13 +465,15 @@ def engine_without_workers(**settings: Any) -> Engine:
     return engine
 
 
-def test_a_worker_that_can_serve_no_model_is_not_ready_and_requests_hear_why() -> None:
+def test_a_worker_that_can_serve_no_model_is_not_ready_and_requests_hear_why(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_without_workers(queue_seconds=0.02)
     (link,) = engine._links
     with pytest.raises(WaitedTooLong, match="no worker was free"):
         asyncio.run(engine.ask("m", "classify", ["a"]))
+    told: list[str] = []
+    monkeypatch.setattr("seqloom.serve.engine.log.error", lambda text, *given: told.append(text % given))
     engine._loaded(link, WorkerReady(1, {}, {"m": ("it is broken", "repair it")}))
-    assert not engine.ready
+    assert not engine.ready and told == ["worker 0 cannot serve m: it is broken. Fix: repair it."]
     with pytest.raises(WaitedTooLong, match="'m' could not be loaded"):
         asyncio.run(engine.ask("m", "classify", ["a"]))
     engine._loaded(link, WorkerReady(1, dict(engine.models)))

@@ -111,6 +111,18 @@ def test_the_command_line_takes_a_sentence_a_file_of_lines_and_standard_input(ru
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("line", ['["Bo", "Smith, Jr.", "left"]', '{"tokens": ["Bo", "Smith, Jr.", "left"]}'])
+def test_words_as_json_are_not_split(run: Path, line: str) -> None:
+    call = CliRunner().invoke
+    argument = call(app, ["predict", str(run), line, "--device", "cpu"])
+    stream = call(app, ["predict", str(run), "-", "--device", "cpu"], input=f"{line}\n{RAW}\n")
+    first, second = map(json.loads, stream.stdout.splitlines())
+    assert [word["text"] for word in first["words"]] == ["Bo", "Smith, Jr.", "left"]
+    assert json.loads(argument.stdout) == first
+    assert [word["text"] for word in second["words"]] == TOKENIZED.split(), "a text is still split"
+
+
+@pytest.mark.slow
 def test_a_txt_file_for_a_tagger_of_txt_files_may_have_sentences_or_words_with_its_tags(tmp_path: Path) -> None:
     for part, (path,) in conll(tmp_path).items():
         Path(path).rename(tmp_path / f"{part}.txt")

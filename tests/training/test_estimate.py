@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
@@ -302,12 +304,31 @@ def test_a_long_run_on_another_machine_is_told_with_measured_time(
 # --- against measured time -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.soak  # another processor may be another factor away
+# Seconds of `reference_step` on the processor of the constants. It took 3.3 ms on one where all of these models but
+# `bag` were 1.53 to 1.63 times as fast as estimated.
+REFERENCE = 5.1e-3
+
+
+def reference_step() -> float:
+    """The processor time of a step of a small plain model, of products, single numbers and calls."""
+    torch.manual_seed(0)
+    layer, x = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(16, 20, 64)
+    optimizer, taken = torch.optim.AdamW(layer.parameters()), list[float]()
+    for _ in range(30):
+        began = time.process_time()
+        optimizer.zero_grad()
+        layer(x).square().mean().backward()
+        optimizer.step()
+        taken.append(time.process_time() - began)
+    return sorted(taken)[len(taken) // 2]
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("model", "length", "batch_tokens"),
     [("bag", 20, 1_024), ("cnn", 20, 1_024), ("bilstm", 20, 512), ("transformer", 20, 512), ("cnn", 80, 2_048)],
 )
-def test_an_estimate_is_within_a_factor_of_two_and_a_half_of_the_processor_time(
+def test_an_estimate_is_within_a_factor_of_two_and_a_half_of_the_time_on_a_processor_of_any_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, length: int, batch_tokens: int
 ) -> None:
     draw = random.Random(0)
@@ -316,6 +337,8 @@ def test_an_estimate_is_within_a_factor_of_two_and_a_half_of_the_processor_time(
     data.write_text("text,label\n" + "\n".join(f"{text},{draw.choice('ab')}" for text in texts), encoding="utf-8")
     found = chosen(data, None, model=model, size="tiny", batch_tokens=batch_tokens)
     monkeypatch.setattr(running.time, "monotonic", time.process_time)  # the same on a busy machine
+    before = reference_step()
     taken = sorted(running.timed_steps(found, choose_device("cpu", "float32"), tries=7))
+    slower = (before + reference_step()) / 2 / REFERENCE  # than the processor of the constants
     step = Pace.of(found.config.model, found.config.training, found.prepared, Processor(1)).step
-    assert 1 / 2.5 < step / taken[len(taken) // 2] < 2.5
+    assert 1 / 2.5 < slower * step / taken[len(taken) // 2] < 2.5

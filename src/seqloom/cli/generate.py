@@ -3,6 +3,7 @@
 The output has the same lines as `predict`. A bad prompt is reported with its line.
 """
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,6 +119,11 @@ def generate(
     require_readable(given)
     if file is not None and not file.is_file():
         raise ConfigError(f"no file {file}", fix=near_name(file))
+    if prompts and len(prompts) == 1 and Path(prompts[0]).is_file():
+        raise ConfigError(
+            f"{prompts[0]} is a file, and PROMPT is a text to continue",
+            fix=f"read prompts from it with --file {shlex.quote(prompts[0])}, or give the text on standard input",
+        )
     loaded, screen = load_on(model, device), Screen()
     Continuer.of(loaded.task)
     ledger = BadRowLedger() if with_flags(loaded.bad_rows, given).skip_bad_rows else Ledger()

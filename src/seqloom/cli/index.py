@@ -120,9 +120,7 @@ def index(
     require_readable(given)
     if add:
         open_store(out)  # fail before any work if this is not an index
-    read = (
-        _read_alone(file, given) if model is None else _read_by(model, file, given, device, batch_tokens, warn=not add)
-    )
+    read = _read_alone(file, given) if model is None else _read_by(model, file, given, device, batch_tokens)
     steps = (add_to_index if add else build_index)(
         out, read.embedder, read.documents, passage_tokens=passage_tokens, exact=exact
     )
@@ -158,21 +156,13 @@ def _read_alone(file: Path, given: Given) -> IndexInputs:
     return IndexInputs(Collection(file, tuple(given.get("input", ())), given.get("id"), (), reading, rule), None)
 
 
-def _read_by(
-    model: Path, file: Path, given: Given, device: str, batch_tokens: int | None, *, warn: bool
-) -> IndexInputs:
+def _read_by(model: Path, file: Path, given: Given, device: str, batch_tokens: int | None) -> IndexInputs:
     """Load the model, and return it with the documents, which are read as in its training."""
     from seqloom.search.documents import Collection
     from seqloom.search.vectors import ModelEmbedder
 
     loaded = load_on(model, device)
     embedder = ModelEmbedder(loaded, batch_tokens)
-    if warn and not loaded.spec.schema.target.separate_texts:
-        typer.echo(
-            f"warning: {model} was trained for {loaded.spec.schema.task}, not to embed, so texts that are near one "
-            "another need not mean the same; train one with --task embed, import one, or leave out MODEL",
-            err=True,
-        )
     usual = loaded.columns if len(loaded.columns) == 1 else ()
     rule = with_flags(loaded.bad_rows, {**given, "max_bad_rows": "100%"})
     reading = reading_of(loaded, str(file), given).config

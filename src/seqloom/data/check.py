@@ -1,11 +1,12 @@
 """`seqloom data check`: read a dataset as training would, and report on it. Nothing encoded is kept."""
 
+import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,6 +26,7 @@ from seqloom.config.data import (
 from seqloom.config.options import stated, strict, typed_changes, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.checks.check import DataFinding, FindingSample
+from seqloom.data.checks.labels import BY_TABLE
 from seqloom.data.clean import unreadable_rows
 from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.order import Order, default_batch_tokens
@@ -34,10 +36,11 @@ from seqloom.data.proposal import in_two_encodings
 from seqloom.data.readers.passages import lines_in_windows
 from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
-from seqloom.errors import RejectedError
+from seqloom.errors import RejectedError, SeqloomError
 from seqloom.events import Progress, Work, finished
 
 UTF_8 = ReadingConfig().encoding
+DECIDED = (BY_TABLE, "--conflicts", "--repeats")  # by the user: a table to write, and rows of which many may be dropped
 
 
 class ReportedRows(Ledger):
@@ -59,8 +62,7 @@ def checking(
     `encoding` None: the default of training. `batch_tokens` is the size of a batch in tokens, padding included; None:
     the default of training.
     """
-    ledger = ReportedRows.of(config)
-    dataset, mixed = _opened(config, ledger)
+    dataset, config, ledger, missing, mixed = _opened(config)
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
     encoder = yield from fitted_encoder(survey, encoding_over(encoding, default_encoding(dataset.schema)))
@@ -80,31 +82,71 @@ def checking(
         batching=_batching(whole["train"], batch_tokens),
     )
     findings, following = _with_commands(config, encoder.ledger, (*mixed, *report.findings))
-    return replace(report, findings=findings, next=following)
+    return replace(report, findings=(*missing, *findings), next=following)
 
 
-def _opened(config: DataConfig, ledger: Ledger) -> tuple[Dataset, tuple[DataFinding, ...]]:
-    """The dataset, and a finding if its files have lines in two encodings, which are all read."""
+class Opened(NamedTuple):
+    """A dataset, its settings as commands repeat them, its ledger, and findings about what kept it from opening."""
+
+    dataset: Dataset
+    config: DataConfig
+    ledger: ReportedRows
+    missing: tuple[DataFinding, ...] = ()  # settings
+    mixed: tuple[DataFinding, ...] = ()  # lines in two encodings
+
+
+def _opened(config: DataConfig) -> Opened:
+    """The dataset. If it is refused and the settings that open it are clear, it is opened with these.
+
+    Lines in two encodings are all read; no setting does that, so `config` has the encoding that was given.
+    """
+    ledger = ReportedRows.of(config)
     try:
-        return open_data(config, ledger), ()
+        return Opened(open_data(config, ledger), config, ledger)
     except RejectedError as error:
         read = in_two_encodings(config, error)
         if read is None:
-            raise
+            return _opened_with_remedy(config, config, error)
+        ledger = ReportedRows.of(config)
         try:
-            dataset = open_data(read, Ledger.of(config))
-        except RejectedError:
-            raise error from None  # it has the options for both
-        lines = {path: lines_in_windows(Path(path), Ledger()) for path in (*config.train, *config.dev, *config.test)}
-        samples, last = [], error.details[-1]
-        for path, found in lines.items():
-            if found:
-                place, text = f"{Place(path, found[0])}", "lines in Windows-1252 among lines in UTF-8"
-                if path == last["path"]:  # it says more
-                    place, text = f"{place}:{last['column']}", str(last["text"])
-                fix = ledger.or_clean("save the whole file as UTF-8", path)
-                samples.append(FindingSample(place, text, fix))
-        return dataset, (DataFinding("reject", "enc.mixed", sum(map(len, lines.values())), tuple(samples)),)
+            opened = Opened(open_data(read, ledger), config, ledger)
+        except RejectedError as later:
+            try:
+                opened = _opened_with_remedy(config, read, later)
+            except RejectedError:
+                raise error from None  # it has the options for both
+        return opened._replace(mixed=(_mixed_lines(opened, error.details[-1]),))
+
+
+def _opened_with_remedy(config: DataConfig, read: DataConfig, error: RejectedError) -> Opened:
+    """The dataset with the settings that its refusal names; raise the refusal if these do not open it."""
+    if not error.remedy or error.total > 1:
+        raise error
+    config, ledger = with_flags(config, error.remedy), ReportedRows.of(with_flags(config, error.remedy))
+    try:
+        dataset = open_data(with_flags(read, error.remedy), ledger)
+    except SeqloomError:
+        raise error from None
+    last = error.details[-1]
+    place = str(Place(**{name: last[name] for name in Place._fields}))  # type: ignore[arg-type]  # as it was written
+    sample = FindingSample(place, f"{last['text']}; this report uses the options of the fix", str(last["fix"]))
+    return Opened(dataset, config, ledger, (DataFinding("reject", str(last["code"]), 0, (sample,)),))
+
+
+def _mixed_lines(opened: Opened, first: Mapping[str, Any]) -> DataFinding:
+    """A finding about lines in Windows-1252 among lines in UTF-8; of the first one more is known."""
+    config, samples, rows = opened.config, [], 0
+    for path in (*config.train, *config.dev, *config.test):
+        if found := lines_in_windows(Path(path), Ledger()):
+            place, text, rows = (
+                f"{Place(path, found[0])}",
+                "lines in Windows-1252 among lines in UTF-8",
+                rows + len(found),
+            )
+            if path == first["path"]:
+                place, text = f"{place}:{first['column']}", str(first["text"])
+            samples.append(FindingSample(place, text, opened.ledger.or_clean("save the whole file as UTF-8", path)))
+    return DataFinding("reject", "enc.mixed", rows, tuple(samples))
 
 
 def _with_commands(
@@ -117,10 +159,12 @@ def _with_commands(
     files = dict.fromkeys((*config.train, *config.dev, *config.test), "")
     for path in files:
         if command := ledger.clean_command(path):
-            files[path] = full = _skipping_command(path, config, ledger) if ledger.skipped else command
+            full = _skipping_command(path, config, ledger) if ledger.skipped else command
             if full:
+                files[path] = full = " ".join([full, *_options_of(findings, command)])
                 findings = [_with_command(one, command, full) for one in findings]
-    return (*findings,), _next(config, files, ledger.format, findings)
+    skipped = set(ledger.bad) if all(files.values()) else set[str]()  # the copies are without these rows
+    return (*findings,), _next(config, files, ledger.format, findings, skipped)
 
 
 def _skipping_command(path: str, config: DataConfig, ledger: Ledger) -> str:
@@ -133,24 +177,54 @@ def _skipping_command(path: str, config: DataConfig, ledger: Ledger) -> str:
     return skipping.clean_command(path)
 
 
+def _options_of(findings: Sequence[DataFinding], command: str) -> Iterator[str]:
+    """The options that the fixes add to a command, so that one command does what all of them advise.
+
+    Options that the user has to decide about are left to each fix. Of two counts the larger one does both.
+    """
+    options: dict[str, str] = {}
+    for fix in (sample.fix for one in findings for sample in one.samples):
+        for added in re.findall(f"`{re.escape(command)} ([^`]*)`", fix):
+            if not added.startswith(DECIDED):
+                words = added.split()
+                for flag, value in zip(words[::2], words[1::2], strict=True):
+                    options[flag] = max(options.get(flag, ""), value, key=lambda one: (len(one), one))
+    return (f"{flag} {value}" for flag, value in options.items())
+
+
 def _with_command(finding: DataFinding, command: str, full: str) -> DataFinding:
-    samples = (one._replace(fix=one.fix.replace(f"`{command}", f"`{full}")) for one in finding.samples)
+    """The finding, whose fixes have the complete command and say which of its options they mean."""
+
+    def completed(found: re.Match[str]) -> str:
+        words, added = found[1], found[2] or ""
+        if added.startswith(DECIDED):
+            return f"{words}: `{full} {added}`"
+        return f"{words} with {added}: `{full}`" if added else f"{words}: `{full}`"
+
+    advised = re.compile(f"(in a copy|clean a copy): `{re.escape(command)}(?: ([^`]*))?`")
+    samples = (one._replace(fix=advised.sub(completed, one.fix)) for one in finding.samples)
     return finding._replace(samples=(*samples,))
 
 
 def _next(
-    config: DataConfig, commands: Mapping[str, str], format: Format | None, findings: Sequence[DataFinding]
+    config: DataConfig,
+    commands: Mapping[str, str],
+    format: Format | None,
+    findings: Sequence[DataFinding],
+    skipped: Collection[str] = (),
 ) -> tuple[str, ...]:
     """The commands to run next: clean the files that have something to clean, then train; none after other errors.
 
-    `commands` are those that clean each file; empty for a file that cannot be cleaned.
+    `commands` are those that clean each file; empty for a file that cannot be cleaned. They leave out bad rows with the
+    codes `skipped`.
     """
     files = {path: f"`{command}`" for path, command in commands.items()}
     advised = {one: [path for path in files if _advises(one, files[path])] for one in findings}
     copies = {
         path: cleaned_name(path, format) or path for path in files if any(path in some for some in advised.values())
     }
-    errors = [one for one, some in advised.items() if one.severity == "reject" and not some]
+    unclean = (one for one, some in advised.items() if not some and one.code not in skipped)
+    errors = [one for one in unclean if one.severity == "reject"]
     if errors and not copies:
         return ()
     reading = config.reading

@@ -357,6 +357,8 @@ def _report(
     ]
     typos, written = decisions.likely_typos(), decisions.dropped.count("")
     commands = CleanCommands(file.config, file.cleaning, file.reading.format, out)
+    kept = tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in decisions.counts().most_common())
+    rare = [one.label for one in kept if one.is_rare] if not file.cleaning.rare else []
     report = CleanReport(
         str(file.path),
         out,
@@ -368,8 +370,9 @@ def _report(
         conflict_lines=tuple(decisions.rows[number].line for number in decisions.conflicts),
         skipped=tuple(ledger.listed),
         unmatched=decisions.unmatched,
-        kept=tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in decisions.counts().most_common()),
-        renaming=commands.renaming(typos),
+        kept=kept,
+        rare=tuple(rare),
+        relabeling=commands.relabeling({} if file.cleaning.labels else typos, rare),
     )
     return replace(report, next=commands.next(report.is_clean)) if written else report
 

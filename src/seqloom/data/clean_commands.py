@@ -12,7 +12,9 @@ from seqloom.config.options import typed_changes, typed_settings
 from seqloom.data.problems import Ledger, cleaned_name
 from seqloom.data.readers.delimited import COMMAS, quoted
 
-MOST_TYPOS = 20  # likely typing errors that are shown
+MOST_LABELS = 20  # of each kind that are shown: likely typing errors, rare labels
+RARE = 5  # rows; a label with fewer is hardly learned, and may be missing in the dev or the test set
+MERGE_RARE = f"--rare {RARE} --rare-label other"
 
 
 class CleanCommands(NamedTuple):
@@ -28,20 +30,19 @@ class CleanCommands(NamedTuple):
         """The file."""
         return Path(self.config.train[0])
 
-    def renaming(self, typos: Mapping[str, str]) -> tuple[str, ...]:
-        """Write a table of these labels, and clean the file with it; none if a table is in use."""
-        if not typos or self.cleaning.labels is not None:
+    def relabeling(self, typos: Mapping[str, str], rare: Collection[str]) -> tuple[str, ...]:
+        """Write a table of likely typing errors, and clean the file with it and without rare labels, all at once."""
+        if not typos and not rare:
             return ()
         place = _unused(Path(self.out or cleaned_name(str(self.path), self.format) or self.path))
         table = _unused(self.path.with_name(f"{self.path.stem}-labels.csv"))
-        rows = [",".join(quoted(one, COMMAS) for one in pair) for pair in islice(typos.items(), MOST_TYPOS)]
-        asked = " ".join([*typed_changes(self.cleaning), f"--labels {shlex.quote(str(table))}"])
+        rows = [",".join(quoted(one, COMMAS) for one in pair) for pair in islice(typos.items(), MOST_LABELS)]
+        asked = [*typed_changes(self.cleaning), *([f"--labels {shlex.quote(str(table))}"] if typos else [])]
+        asked += [MERGE_RARE] if rare else []
         flags = " ".join(typed_settings(self.config, READ_BY))
         named = f"seqloom data clean {shlex.quote(str(self.path))} -o {shlex.quote(str(place))}"
-        return (
-            f"printf '%s\\n' {shlex.join(['from,to', *rows])} > {shlex.quote(str(table))}",
-            " ".join(filter(None, (named, flags, asked))),
-        )
+        write_table = f"printf '%s\\n' {shlex.join(['from,to', *rows])} > {shlex.quote(str(table))}"
+        return (*([write_table] if typos else []), " ".join(filter(None, (named, flags, *asked))))
 
     def next(self, is_clean: bool) -> tuple[str, ...]:
         """Train on the copy, or write it; train on the file itself if there is nothing to change."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqloom.data.checks.labels import SHORTEST_TYPO
-from seqloom.data.clean_commands import MOST_TYPOS
+from seqloom.data.clean_commands import MERGE_RARE, MOST_LABELS, RARE
 from seqloom.report.document import (
     Aside,
     Bullets,
@@ -44,6 +44,10 @@ GONE = "(dropped)"
 KEPT_TYPOS = (
     "To rename such labels, use a table. Without one, --typo-distance 1 merges those of at least "
     f"{SHORTEST_TYPO} characters."
+)
+KEPT_RARE = (
+    f"Labels with fewer than {RARE} rows are hardly learned. {MERGE_RARE} merges them, and --rare {RARE} alone "
+    "drops their rows."
 )
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
 
@@ -85,6 +89,11 @@ class KeptLabel:
     rows: int
     like: str = ""
 
+    @property
+    def is_rare(self) -> bool:
+        """Whether it has too few rows, and is no likely typing error."""
+        return self.rows < RARE and not self.like
+
 
 @dataclass(frozen=True)
 class CleanReport(Shown):
@@ -102,7 +111,8 @@ class CleanReport(Shown):
     unmatched: tuple[str, ...] = ()  # labels of the table that the file does not have
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
-    renaming: tuple[str, ...] = ()  # the commands that rename labels that look like typing errors
+    rare: tuple[str, ...] = ()  # labels of the copy with few rows, unless --rare says what to do with them
+    relabeling: tuple[str, ...] = ()  # the commands that rename likely typing errors and merge rare labels
 
     @property
     def conflicts(self) -> int:
@@ -160,6 +170,8 @@ class CleanReport(Shown):
             for one in self.kept
             if one.like
         ]
+        few = [f"{label_shown(label)} has {counted(rows[label], 'row')}" for label in self.rare[:MOST_LABELS]]
+        few += [f"and {len(self.rare) - MOST_LABELS:,} more labels"] if len(self.rare) > MOST_LABELS else []
         return Document(
             f"{self.file} cleaned" if self.out is not None else f"{self.file}: what would be cleaned",
             [
@@ -174,9 +186,10 @@ class CleanReport(Shown):
                 Heading(f"Labels of the copy ({len(kept):,})"),
                 TableBlock(("label", "rows"), kept, brief=20),
                 Heading("Left as they are"),
-                Bullets(typos[:MOST_TYPOS]),
+                Bullets([*typos[:MOST_LABELS], *few]),
                 Aside(KEPT_TYPOS if typos else ""),
-                CodeBlock("\n".join(self.renaming), "sh"),
+                Aside(KEPT_RARE if few else ""),
+                CodeBlock("\n".join(self.relabeling), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
                 Details(f"all {many:,} lines", [Paragraph(", ".join(lines))] if more > 0 else []),
                 Heading(f"Bad rows, left out ({self.bad_rows:,})"),

@@ -84,6 +84,7 @@ def read_inputs(
     if other != kind:
         text = f"this is a {other}, but the model reads {kind.noun}"
         ledger.bad_file("file.format", text, Place(str(path)), "give another file")
+    ledger.repeat(_as_text(path, kind, columns, reading))
     table = (_files(path, kind, ledger) if kind.in_files else None) or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is not None:
@@ -101,6 +102,12 @@ def read_inputs(
     if kind.in_files:
         table = load_column(table, found[0], kind, ledger)
     return examples_of(table, kind, found, ledger, identity=identity)
+
+
+def _as_text(path: Path, kind: InputKind, columns: InputColumns, reading: ReadingConfig) -> DataConfig:
+    """The settings with which the file is cleaned: texts alone, because it may have no targets."""
+    read = columns.named or columns.trained
+    return DataConfig(train=(str(path),), input=read, reading=reading, task="lm" if kind.is_text else None)
 
 
 def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig | None:
@@ -236,7 +243,7 @@ class StreamReader:
     def texts(self) -> Iterator[list[Example]]:
         """Yield the inputs, one text per line, in lists of all that have arrived."""
         for lines in self._lines():
-            records = (Record((text,), str(self.path), number) for number, text in lines)
+            records = (Record((self.kind.line(text),), str(self.path), number) for number, text in lines)
             yield list(examples_of(Table(("text",), _counted(records, self.ledger)), self.kind, (0,), self.ledger))
 
     def objects(self, columns: InputColumns) -> Iterator[list[Example]]:

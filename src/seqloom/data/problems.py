@@ -114,6 +114,10 @@ class Ledger:
         """A ledger for this data."""
         return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)), config.reading.format)
 
+    def repeat(self, config: DataConfig) -> None:
+        """Let the commands in fixes say how the files are read, unless they do."""
+        self.flags = self.flags or " ".join(typed_settings(config, READ_BY))
+
     def clean_command(self, path: str, options: str = "", *, words: bool = False) -> str:
         """The command that writes a cleaned copy of a file; empty if it does not read such a file.
 

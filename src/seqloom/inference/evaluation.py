@@ -258,7 +258,9 @@ def _reused(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tu
     read = reading_as_trained(run, files, said(ReadingConfig, settings))
     if run is None:
         return {"reading": read.config}, ()
-    found = read_table(files, read.config, Ledger(ANY_ROWS)).columns if run.data.input else ()
+    ledger = Ledger(ANY_ROWS)
+    ledger.repeat(msgspec.structs.replace(run.data, reading=read.config, bad_rows=BadRows()))
+    found = read_table(files, read.config, ledger).columns if run.data.input else ()
     columns = columns_as_trained(run, found, settings)
     read = read._replace(files=files, reused=(*read.reused, *worded_columns(columns)))
     return {"reading": read.config, "bad_rows": run.data.bad_rows, **columns}, read.messages
@@ -283,7 +285,7 @@ def origin_for(
     encoding: EncodingConfig,
 ) -> Origin:
     """The data encoded for the model; the rows to evaluate are its split `part`, and all other splits are empty."""
-    ledger = Ledger(source.config.bad_rows)
+    ledger = Ledger.of(source.config)
     dataset = _opened(source.config, ledger)
     asked = task_of(spec).for_schema(dataset.schema).spec.schema
     given = GivenEncoding(asked.labels, spec.tokenizer, spec.target_tokenizer)

@@ -8,6 +8,7 @@ A segment always holds the same documents of a file, however often the build was
 with the same bytes as one that was never stopped, if the model gives the same vectors.
 """
 
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -17,7 +18,7 @@ import msgspec
 import numpy as np
 
 from seqloom.config.options import strict
-from seqloom.errors import ConfigError
+from seqloom.errors import ConfigError, SeqloomWarning
 from seqloom.events import Progress, Work
 from seqloom.search.documents import CheckedDocuments, Collection
 from seqloom.search.index import open_index, open_writable_index
@@ -82,7 +83,11 @@ def build_index(
 
     Returns:
         A generator of progress; its return value (see `seqloom.events.finished`) is an `IndexSummary`.
+
+    Warns if the model was not trained to embed.
     """
+    if model is not None and model.caveat:
+        warnings.warn(model.caveat, SeqloomWarning, stacklevel=3)
     return _build(out, model or WordsOnly(), collection, passage_tokens, exact, add=False)
 
 

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import BadRows, Format, ReadingConfig
+from seqloom.config.data import BadRows, DataConfig, Format, ReadingConfig
 from seqloom.data.cells import cell
 from seqloom.data.inputs import InputColumns, find_columns
 from seqloom.data.kinds.text import TextInput
-from seqloom.data.problems import Ledger, Place, Problem
+from seqloom.data.problems import UNLIMITED, Ledger, Place, Problem
 from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import fingerprint, require_state, state_of
 from seqloom.data.readers.registry import format_of, read_table
@@ -66,6 +66,14 @@ class TextRows(NamedTuple):
         return [*found, f"{counted(self.blank, 'blank line')} {many}"] if self.blank else found
 
 
+def _ledger(file: "TextFile | Collection", bad_rows: BadRows) -> Ledger:
+    """A ledger whose commands clean the file as it is read."""
+    columns = file.text or file.default_columns
+    ledger = Ledger(bad_rows)
+    ledger.repeat(DataConfig(train=(str(file.path),), input=columns, reading=file.reading, task="lm"))
+    return ledger
+
+
 class TextFile(NamedTuple):
     """A file of texts and how to read it."""
 
@@ -77,7 +85,7 @@ class TextFile(NamedTuple):
 
     def read(self) -> TextRows:
         """Read the texts and names of all rows; RejectedError lists the bad rows."""
-        ledger, texts, ids, state = Ledger(), list[str](), list[Any](), state_of(self.path)
+        ledger, texts, ids, state = _ledger(self, UNLIMITED), list[str](), list[Any](), state_of(self.path)
         table = read_table((self.path,), self.reading, ledger)
         columns = text_columns(table, InputColumns(self.text, self.default_columns), self.path, ledger)
         identity = id_column(table, self.id, self.path)
@@ -99,7 +107,7 @@ class TextFile(NamedTuple):
         return self.reading.format or format_of(self.path, Ledger())
 
     def table(self) -> Table:
-        return read_table((self.path,), self.reading, Ledger())
+        return read_table((self.path,), self.reading, _ledger(self, UNLIMITED))
 
     def _names(self, ids: list[Any]) -> list[str]:
         """Return the ids if every row has a unique one, otherwise row numbers."""
@@ -174,7 +182,7 @@ class Collection(NamedTuple):
 
     def checked(self) -> CheckedDocuments:
         """Check the complete file; RejectedError lists the bad rows if there are more than may be skipped."""
-        ledger = Ledger(self.bad_rows)
+        ledger = _ledger(self, self.bad_rows)
         count = sum(1 for _ in self.documents(ledger))
         ledger.close()
         if not count:
@@ -188,11 +196,12 @@ class Collection(NamedTuple):
     @property
     def has_ids(self) -> bool:
         """Whether the documents have ids of their own, not their lines."""
-        return id_column(read_table((self.path,), self.reading, Ledger(self.bad_rows)), self.id, self.path) is not None
+        table = read_table((self.path,), self.reading, _ledger(self, self.bad_rows))
+        return id_column(table, self.id, self.path) is not None
 
     def documents(self, ledger: Ledger | None = None) -> Iterator[TextDocument]:
         """Yield the documents in file order; bad rows are counted in the ledger and skipped."""
-        problems = Ledger(self.bad_rows) if ledger is None else ledger
+        problems = _ledger(self, self.bad_rows) if ledger is None else ledger
         table = read_table((self.path,), self.reading, problems)
         columns = text_columns(table, InputColumns(self.text, self.default_columns), self.path, problems)
         identity, seen = id_column(table, self.id, self.path), dict[str, int]()

@@ -68,6 +68,10 @@ class IndexEmbedder(SupportsEmbed, Protocol):
         """Return a checksum of weights, configuration and tokenizer; vectors of two models can be compared if equal."""
 
     @property
+    def caveat(self) -> str:
+        """Return why its vectors may be unfit for search; empty if they are fit."""
+
+    @property
     def max_length(self) -> int:
         """Return the most tokens of a text that the model reads."""
 
@@ -98,6 +102,17 @@ class ModelEmbedder:
         return identity_of(self.path)
 
     @property
+    def caveat(self) -> str:
+        """Return that the model was not trained to embed, or nothing."""
+        schema = self.loaded.spec.schema
+        if schema.target.separate_texts:
+            return ""
+        return (
+            f"{self.path} was trained for {schema.task}, not to embed, so texts that are near one another need not "
+            "mean the same; train a model for the task embed, import one, or build an index without a model"
+        )
+
+    @property
     def max_length(self) -> int:
         """Return the truncation length of its training, or the number of its positions if that is less."""
         positions = self.loaded.positions
@@ -117,7 +132,7 @@ class ModelEmbedder:
 class WordsOnly:
     """Instead of a model, for an index that is searched by words: vectors have no dimensions, lengths are in words."""
 
-    path, identity, max_length = None, "", 1 << 20
+    path, identity, caveat, max_length = None, "", "", 1 << 20
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[N,0]"""

@@ -20,7 +20,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 from seqloom.config.serving import ServingConfig
-from seqloom.errors import ConfigError, DurableError
+from seqloom.errors import ConfigError, DurableError, fix_sentence
 from seqloom.serve.calls import Call, Lane, checked_options
 from seqloom.serve.dispatch import Dispatcher
 from seqloom.serve.forkserver import DEVICE_LOST, ForkServer
@@ -422,7 +422,8 @@ class Engine:
         for name, (problem, fix) in refused.items():
             if self._broken is not None and not self._broken.done():
                 self._broken.set_exception(ConfigError(f"{name}: {problem}", fix=fix))
-            log.error("worker %d cannot serve %s: %s", link.number, name, problem)
+            cure = f". {fix_sentence(fix)}" if fix else ""
+            log.error("worker %d cannot serve %s: %s%s", link.number, name, problem, cure)
 
     def _answered(self, link: WorkerLink, message: BatchAnswers) -> None:
         pauses = next(pauses for pauses, batch in link.batches.items() if batch.id == message.id)

@@ -19,12 +19,11 @@ from seqloom.files.folders import read_manifest
 from seqloom.inference.model import LoadedModel, load
 from seqloom.nn.models import count_parameters
 from seqloom.search.build import open_store
-from seqloom.search.index import SEGMENT
 from seqloom.search.search import searcher
 from seqloom.search.store import conditions, require_columns
 from seqloom.serve.messages import ItemAnswer, ModelCard, Verb, encoded
 from seqloom.serve.refusals import place_of
-from seqloom.serve.watch import is_index
+from seqloom.serve.watch import PARTS, is_index
 from seqloom.tasks.task import Continuer, Task, Translator, Vectorizer
 from seqloom.text.segmenter import require_whole
 
@@ -175,7 +174,7 @@ class ServedIndex:
     def __init__(self, name: str, path: Path, device: str) -> None:
         store = open_store(path)
         self.searcher = searcher(store, device=device)
-        names = sorted(entry for entry in path.iterdir() if entry.name.startswith(SEGMENT))
+        names = sorted(entry for entry in path.iterdir() if entry.name.startswith(PARTS))
         sums = [read_manifest(entry).check for entry in names]
         fingerprint = hashlib.sha256(msgspec.json.encode(sums)).hexdigest()
         able: frozenset[Verb] = frozenset(("search",))

@@ -401,6 +401,9 @@ class Evaluator(ABC):
     floors: ClassVar[Mapping[str, float]] = MappingProxyType(
         {}
     )  # metrics below which predictions are useless for any data, by name
+    weak: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {}
+    )  # metrics below which most predictions are wrong, by name
 
     @property
     def metric(self) -> Metric:

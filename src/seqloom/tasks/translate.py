@@ -156,6 +156,7 @@ class Translate(Translator):
     statistics = 2 + texts.TEXT_STATISTICS + 2  # examples, exact ones, those of text scores, loss, weight
     # Unrelated texts reach a BLEU of about 1 and a chrF of about 10.
     floors = MappingProxyType({"bleu": 5.0, "bleu_tokenized": 5.0, "chrf": 15.0, "exact_match": 0.02})
+    weak = MappingProxyType({"bleu": 10.0, "bleu_tokenized": 10.0})  # the gist of a sentence is seldom understood
     copies = False  # unknown replacement
     decoding: AnyDecoding = GreedyConfig()
 

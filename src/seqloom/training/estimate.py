@@ -5,7 +5,8 @@
 `Work` counts what the model computes for a row, from its configuration alone. The constants are those of one core of a
 server CPU, fitted to steps of all families in two sizes, with batches of 128 to 8,192 tokens; they are not measured
 again on the machine of the user. So the same command has the same configuration whenever it runs on a machine, however
-busy that is. Estimates are within a factor of 2.5 for the common families (tests/training/test_estimate.py).
+busy that is. On a processor of that speed, estimates are within a factor of 2.5 for the common families
+(tests/training/test_estimate.py).
 
 A GPU is fast enough for the defaults, so there is no estimate and nothing is adapted.
 """

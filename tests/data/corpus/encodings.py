@@ -14,6 +14,7 @@ ENCODINGS = [
         {"train.txt": LATIN},
         place="train.txt:1:4",
         says=("0xE9", "byte 3", "not UTF-8", "looks like Windows-1252", "--encoding cp1252"),
+        also=("split.empty",),  # it is read as the fix says
     ),
     fine("E01 cured", {"train.txt": LATIN + lines(*sentences(9))}, "--encoding", "cp1252", rows=10),
     reject(

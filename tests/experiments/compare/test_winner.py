@@ -131,6 +131,18 @@ def test_with_one_seed_the_best_score_wins() -> None:
     assert one.cheapest is None and one.winner == one.models[0] and one.why_winner() == "has the best score"
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_models_with_exactly_the_best_score_tie_and_the_cheapest_wins(seeds: int) -> None:
+    found = weighed(0.5, small=0.8, large=0.8)
+    same = [msgspec.structs.replace(one, score=found.models[0].score) for one in found.models]
+    large = min(same, key=lambda one: one.name)
+    tied = msgspec.structs.replace(found, seeds=seeds, models=(large, *(one for one in same if one != large)))
+    assert tied.winner is not None and tied.winner.name == "small", "it is cheaper"
+    said = "ties with large for the best score, and is the cheapest of them"
+    assert tied.why_winner() == said and tied.sentence().startswith(f"small {said}: accuracy ")
+    assert "The best score is that of" not in tied.sentence()
+
+
 class FloorFound(NamedTuple):
     """What a comparison takes from its task and data: the floor, its answer, and the expected values of both sets."""
 

@@ -135,6 +135,39 @@ def test_a_gap_between_training_and_dev_asks_to_regularize() -> None:
     assert found(steps(falling) + looks([1.5, 1.2, 0.8, 0.6, 0.5, 0.4])) == {}
 
 
+def translated(dev: Callable[[float], float]) -> list[dict[str, Any]]:
+    """A translator whose training loss falls from 8.4 to 2.0."""
+    training = steps(lambda share: 1.7 + 6.7 * math.exp(-3 * share), noise=0.02)
+    return training + looks([dev(share / 10) for share in range(1, 11)])
+
+
+def test_a_dev_loss_that_stands_while_the_training_loss_falls_is_overfitting() -> None:
+    finding = found(translated(lambda share: 4.1 + 4.3 * math.exp(-10 * share)))["dev.gap"]
+    apart = finding.evidence["loss gap between dev and training, relative to the decrease"]
+    assert isinstance(apart, float) and curves.LESSER_GAP < apart < curves.GAP, "the gap alone says nothing"
+    assert finding.evidence["at step"] == 160 and "has hardly changed since step 160" in finding.text
+    assert advised(finding)[0] == "--dropout 0.3"
+
+
+@pytest.mark.parametrize(
+    "dev",
+    [
+        lambda share: 4.0 + 4.4 * math.exp(-2.5 * share),  # it still falls, more slowly
+        lambda share: 3.4 + 5.0 * math.exp(-10 * share),  # close
+        lambda share: 2.2 + 6.2 * math.exp(-6 * share),  # closer
+    ],
+)
+def test_a_dev_loss_that_falls_or_stays_near_is_no_overfitting(dev: Callable[[float], float]) -> None:
+    assert "dev.gap" not in found(translated(dev))
+
+
+def test_a_low_dev_loss_that_stands_is_no_overfitting() -> None:
+    """A classifier of the last percents: its dev loss stands, and nearly all its predictions are right."""
+    memorizes = steps(lambda share: 0.7 * math.exp(-5 * share) + 0.005)
+    low, high = ([0.4, *[level] * 7] for level in (0.17, 0.25))
+    assert "dev.gap" not in found(memorizes + looks(low)) and "dev.gap" in found(memorizes + looks(high))
+
+
 def test_norms_far_above_the_clip_ask_for_a_lower_rate() -> None:
     assert advised(found(steps(falling, grad_norm=30.0))["gradient.exploding"]) == ["--lr 0.0001"]
     assert found(steps(falling, grad_norm=4.0, clipped=1.0)) == {}

@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnosis_common import falling, looks, steps
-from seqloom.config.training import ByLengthConfig, ConstantConfig, EpochsConfig, NewtonConfig, TrainingConfig
+from seqloom import recipes
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.training import (
+    ByLengthConfig,
+    ConstantConfig,
+    EpochsConfig,
+    NewtonConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from seqloom.data.synthetic.registry import NAMES
 from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.doctor import diagnosis
@@ -139,6 +148,29 @@ def test_a_score_at_the_floor_is_useless() -> None:
     low = SCORES._replace(metric=Metric("bleu"), own=1.7, floor=5.0, train_loss=0.5)
     assert codes(low) == ["score.floor"]
     assert codes(low._replace(own=5.1)) == []
+
+
+LOW = SCORES._replace(metric=Metric("f1"), own=0.45, weak=0.5, train_loss=0.25, dev_loss=0.3)
+
+
+def told(scores: Scores, records: list[dict[str, Any]], config: TrainingConfig = CONFIG) -> Diagnosis:
+    model = recipes.language_model("gru", vocab_size=9, size="nano")
+    run = RunConfig(
+        data=DataConfig(train=("a.csv",)), task="lm", encoding=EncodingConfig(), model=model, training=config
+    )
+    return diagnosis.diagnosis("run", run, story_of(records), diagnosis.ModelMeasurements(scores=scores))
+
+
+def test_a_weak_score_is_found_if_nothing_else_is() -> None:
+    close = steps(falling) + looks([0.6, 0.45, 0.41, 0.4, 0.4, 0.4])
+    weak = told(LOW, close)
+    assert weak.codes == ("score.weak",) and weak.advice[0].typed == "--size base"
+    assert [advice.flag for advice in weak.advice] == ["--size", "--epochs", "--lr"]
+    memorized = told(LOW._replace(train_loss=0.1, dev_loss=0.4), close)
+    assert memorized.codes == ("score.weak",) and memorized.advice[0].flag == "--dropout"
+    assert told(LOW._replace(own=0.5), close).codes == ()
+    assert told(LOW._replace(weak=None), close).codes == ()
+    assert told(LOW, steps(falling) + looks([1.5, 1.2, 1.0, 1.1, 1.3, 1.5])).codes == ("dev.gap",), "told once"
 
 
 def test_more_patience_makes_a_run_longer_that_early_stopping_ended() -> None:
@@ -329,6 +361,22 @@ def test_an_undertrained_tagger_of_a_larger_size_does_not_pass(tmp_path: Path) -
     assert dict(diagnosed.scores)["this run"] < 0.8 and "score.baseline" not in diagnosed.codes, "no baseline is better"
     assert "loss.unfinished" in diagnosed.codes, diagnosed.text()
     assert diagnosed.advice[0].flag == "--steps"
+
+
+@pytest.mark.slow
+def test_a_tagger_of_a_larger_size_whose_f1_stays_low_does_not_pass(tmp_path: Path) -> None:
+    """Names have a random type, so no training helps; but the doctor cannot know that."""
+    draw, rows = np.random.default_rng(0), []
+    for _ in range(600):
+        words = [f"{word} O" for word in draw.choice(["the", "met", "saw", "in", "near", "old"], 5)]
+        kind = draw.choice(["PER", "ORG", "LOC"])
+        words.insert(int(draw.integers(6)), f"{draw.choice(['Ann', 'Bo', 'Cy', 'Di'])} B-{kind}")
+        rows.append("\n".join(words))
+    (tmp_path / "names.conll").write_text("\n\n".join(rows) + "\n")
+    settled: dict[str, Any] = {"size": "tiny", "lr": 0.004, "steps": 300, "dropout": 0.5}
+    diagnosed = trained(tmp_path / "run", tmp_path / "names.conll", model="bilstm", **settled)
+    assert 0.2 < dict(diagnosed.scores)["this run"] < 0.5 and diagnosed.codes == ("score.weak",), diagnosed.text()
+    assert diagnosed.advice[0].typed == "--size small"
 
 
 def test_an_ended_run_of_few_steps_is_found_unless_its_score_is_good() -> None:

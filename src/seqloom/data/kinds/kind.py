@@ -89,6 +89,10 @@ class InputKind(Kind):
         """Whether a line of text is one input."""
         return self.reads_tokens and self.num_columns == 1
 
+    def line(self, text: str) -> Any:
+        """The value of a line of text, which is one input."""
+        return text
+
     @property
     def in_files(self) -> bool:
         """Whether a value may be a file, in a folder or named in a table."""

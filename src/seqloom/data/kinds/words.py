@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from seqloom.config.tokenizers import AnyTokenizer
@@ -100,6 +101,20 @@ class WordsInput(TextInput):
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
         return InputKind.readers(self, roles, remarks)
+
+    def line(self, text: str) -> Any:
+        """The words of a JSON list, alone or as the only value of an object; any other line is a text.
+
+        >>> WordsInput().line('["No", "way!"]'), WordsInput().line('{"tokens": ["Hi"]}'), WordsInput().line("[1] No")
+        (['No', 'way!'], ['Hi'], '[1] No')
+        """
+        try:
+            found = msgspec.json.decode(text) if text.lstrip()[:1] in ("[", "{") else text
+        except msgspec.DecodeError:
+            return text
+        if isinstance(found, dict) and len(found) == 1:
+            (found,) = found.values()
+        return found if self.matches(found) else text
 
     def split(self, text: str) -> Words:
         """The words of a cell, which are separated by spaces."""

@@ -28,6 +28,8 @@ from seqloom.data.values import Record, Table
 DEPTH = 32  # levels of nested objects and lists, including the line's own object
 AROUND = 20  # characters shown on either side of an error
 MEND = "write one JSON object per line: double quotes, no trailing comma, no comments"
+WORDS_FIX = 'write one object per line; for a list of words {"tokens": ["...", "..."]}'
+OF_WORDS = re.compile(r'\s*\[\s*"[^"]*"\s*[,\]]')
 CONTAINERS = frozenset({list, dict})
 BLANKS = re.compile(r"[ \t\r\n]*")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -82,6 +84,7 @@ def _content(path: Path, reading: ReadingConfig, ledger: Ledger) -> Iterator[Lin
             at_start, bare, place = False, text.strip(), Place(name, number)
             fix = "write one object per line (.jsonl), without line breaks inside"
             if bare.startswith("["):
+                fix = WORDS_FIX if OF_WORDS.match(bare) else fix
                 ledger.bad_file("json.array", "expected one object per line, found an array", place, fix)
             if bare.startswith("{") and bare.endswith(("{", "[", ",", ":")):
                 what = "expected one object per line, found one over several lines"
@@ -156,7 +159,8 @@ def careful(text: str) -> dict[str, Any]:
     except RecursionError:
         raise _too_deep() from None
     if type(found) is list:
-        raise LineError("json.array", "expected an object, found an array", "write one object per line")
+        fix = WORDS_FIX if OF_WORDS.match(text) else "write one object per line"
+        raise LineError("json.array", "expected an object, found an array", fix)
     if type(found) is not dict:
         raise LineError("json.object", f"expected an object, found {KINDS[type(found)]}", "write one object per line")
     _require_shallow(found)

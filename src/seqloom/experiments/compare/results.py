@@ -304,12 +304,17 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.sound if self.verdict(one.name, self.sound[0].name) == "equal")
 
     @property
+    def _tied(self) -> tuple[ModelResult, ...]:
+        """The best sound model and all sound models with exactly its score."""
+        return tuple(one for one in self.sound if one.score.value == self.sound[0].score.value)
+
+    @property
     def winner(self) -> ModelResult | None:
-        """The model with the best score, or the cheapest one that is equal to it within the margin.
+        """The model with the best score, or the cheapest one that ties with it or is equal to it within the margin.
 
         None if every model is at the floor, or its training diverged.
         """
-        return min(self._equal, key=ModelResult.price, default=None)
+        return min((*self._equal, *self._tied), key=ModelResult.price, default=None)
 
     @property
     def no_winner(self) -> str:
@@ -338,6 +343,8 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
             among = " of those whose training did not diverge"
         if len(self._equal) > 1:
             return f"is the cheapest model{among} that is equal to the best within {number(self.margin)} {self.metric}"
+        if others := [one.name for one in self._tied if one != self.winner]:
+            return f"ties with {_listed(others)} for the best score{among}, and is the cheapest of them"
         return f"is the best model{among}" if self.seeds > 1 and len(self._near) == 1 else f"has the best score{among}"
 
     def sentence(self) -> str:
@@ -349,7 +356,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         if len(self.models) == 1:
             return f"{best.name}: {self._scored(best)} on the {self.split} set; there is no other model."
         parts = [f"{winner.name} {self.why_winner()}: {self._scored(winner)} on the {self.split} set."]
-        if winner != best:  # equal, but not as cheap; or its training diverged
+        if winner.score.value != best.score.value:  # equal, but not as cheap; or its training diverged
             diverged = ", whose training diverged" if best.diverged else ""
             parts.append(f"The best score is that of {best.name}{diverged}: {self._scored(best)}.")
         if self.seeds == 1:

@@ -224,7 +224,10 @@ HIGH = 0.3  # a plateau below this share of the initial loss means that training
 FULL_RATE = 0.5  # of the peak: below it the schedule itself flattens the loss
 LEARNED = 0.25  # of the initial loss: a run that has learned less cannot overfit
 GAP = 0.4  # share of the training gain that the dev set lacks; some gap is normal
-RISEN, LESSER_GAP = 0.05, 0.25  # a smaller gap counts if the dev loss rises by this share of the gain
+RISEN, LESSER_GAP = 0.05, 0.25  # a smaller gap counts if the dev loss rises by this share of the gain, or if
+# this share of the gain came after the dev loss was within LEVEL of its lowest: it was memorized. A dev loss below HIGH
+# of the initial loss is exempt: there the predictions are mostly right.
+MEMORIZED, LEVEL = 0.1, 0.02
 MOST_DROPOUT, STRONG_DECAY = 0.5, 0.1  # beyond these, more does not help
 EXPLODED = 20.0  # median norm, in multiples of the clip norm; 1 to 5 are normal
 SPIKE = 100.0  # multiples of the median norm, without clipping
@@ -493,13 +496,16 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     if gained < LEARNED * story.first:
         return None
     apart, risen = (last - story.last) / gained, (last - lowest) / gained
-    if apart < GAP and (apart < LESSER_GAP or risen < RISEN):
+    turned = next(step for step, loss in story.dev_losses if loss - lowest <= LEVEL * gained)
+    memorized = (mean_before(story, turned) - story.last) / gained
+    stands = memorized >= MEMORIZED and last >= HIGH * story.first
+    if apart < GAP and (apart < LESSER_GAP or not (risen >= RISEN or stands)):
         return None
-    turned = next(step for step, loss in story.dev_losses if loss == lowest)
+    now = "risen" if risen > LEVEL else "hardly changed"
     return Finding(
         "dev.gap",
         "The model overfits",
-        f"The training loss kept falling, but the dev loss was lowest at step {turned:,} and is now far above it. "
+        f"The training loss kept falling, but the dev loss has {now} since step {turned:,} and is far above it. "
         "Regularize the model or stop earlier; more data helps most.",
         {
             "training loss": story.last,
@@ -507,10 +513,17 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
             "lowest dev loss": lowest,
             "at step": float(turned),
             "loss gap between dev and training, relative to the decrease": apart,
+            "share of the decrease in training loss after that step": memorized,
         },
         losses_drawn(story, "The model overfits"),
         regularizing(config, dropout),
     )
+
+
+def mean_before(story: Story, step: int) -> float:
+    """The training loss at a step: the mean of the blocks before it, at most a fifth of all."""
+    before = [block for block in story.blocks if block.step <= step] or [story.blocks[0]]
+    return fmean(block.loss for block in before[-max(1, len(story.blocks) // 5) :])
 
 
 def exploding(story: Story, config: TrainingConfig) -> Finding | None:

@@ -55,6 +55,7 @@ from seqloom.experiments.doctor.scores import (
     ScoreBatches,
     Scores,
     as_good,
+    low_score,
     measure_scores,
     score_findings,
     scores_table,
@@ -162,6 +163,10 @@ def diagnosis(
         *score_findings(measured.scores, story, config.training, dropout=dropout),
         *inside_findings(measured.inside, story),
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
+    )
+    low = None if findings else low_score(measured.scores, story, config.training, dropout)
+    findings = (
+        *(findings if low is None else (low,)),
         *(() if solved else cost_findings(story, config.training, measured.lengths)),
     )
     codes = [one.code for one in findings]  # a curve and a score may say the same; the curve has the picture

@@ -77,6 +77,7 @@ class Scores(NamedTuple):
     own: float = math.nan
     baselines: tuple[BaselineScore, ...] = ()
     floor: float | None = None  # scores below it are useless for any data
+    weak: float | None = None  # at scores below it most predictions are wrong
     train_loss: float = math.nan  # without dropout
     dev_loss: float = math.nan
     constant_loss: float = math.nan
@@ -100,15 +101,14 @@ def measure_scores(
 ) -> Scores:
     """Score the baselines on the dev batches on which the model was evaluated as `own`."""
     metric = task.metric
-    floor = task.floors.get(metric.name)
-    scores = Scores(metric, own.metrics[metric.name], (), floor, dev_loss=own.metrics["loss"])
+    scores = Scores(metric, own.metrics[metric.name], (), dev_loss=own.metrics["loss"])
     if not math.isfinite(scores.own):
-        return scores._replace(floor=None, problem=f"the {metric.name} of the run is not a finite number")
+        return scores._replace(problem=f"the {metric.name} of the run is not a finite number")
     if own.rows < ROWS and own.statistics[:, -1].sum() < TOKENS:
         target, rows, tokens = prepared.schema.target, f"{ROWS} rows", f"{TOKENS:,} tokens"
         needed = tokens if target.is_running else f"{rows} or {tokens}" if target.of_steps else rows
         size = "" if target.is_running else f", and this one has {own.rows}"
-        return scores._replace(floor=None, problem=f"that needs a dev set of at least {needed}{size}")
+        return scores._replace(problem=f"that needs a dev set of at least {needed}{size}")
     plain = task_of(ModelSpec.of(prepared)).with_metric(metric.name)  # without the calibration of the model
     constant = plain.constant_baseline(batches.train, batches.dev)
     others = [plain.simple_baseline(batches.train, batches.dev)]
@@ -124,7 +124,12 @@ def measure_scores(
         dev_loss = evaluate(plain, model, batches.dev, keep=0).metrics["loss"] if calibrated else scores.dev_loss
         train_loss = evaluate(plain, model, learned, keep=0).metrics["loss"]
         scores = scores._replace(constant_loss=float(figures["loss"]), train_loss=train_loss, dev_loss=dev_loss)
-    return scores._replace(baselines=tuple(found), larger=larger_size(plain, model_config(model)))
+    return scores._replace(
+        baselines=tuple(found),
+        floor=task.floors.get(metric.name),
+        weak=task.weak.get(metric.name),
+        larger=larger_size(plain, model_config(model)),
+    )
 
 
 class ScoreBatches(NamedTuple):
@@ -360,6 +365,42 @@ def undertrained(scores: Scores, story: Story, advice: tuple[Advice, ...]) -> Fi
             "loss without looking at the input": scores.constant_loss,
             "expected further decrease in three times the steps": ahead,
             "steps": float(story.steps),
+        },
+        None,
+        advice,
+    )
+
+
+def low_score(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
+    """The score is low, although the run beats its baselines: for runs about which nothing else was found.
+
+    The advice follows from where the loss is. What is missing on the training set too asks for more training or a
+    larger model, what is missing on the dev set alone for regularization.
+    """
+    if scores.weak is None or scores.own >= scores.weak or config.strengths:
+        return None
+    name, missing = scores.metric.name, scores.dev_loss - scores.train_loss
+    memorized = scores.train_loss <= FITS * scores.constant_loss and missing > scores.train_loss
+    regular = regularizing(config, dropout) if memorized else ()
+    advice = regular or cures(scores, story, config, dropout)
+    if not still_learns(story, config):  # longer would change little
+        advice = tuple(sorted(advice, key=lambda one: one.flag != "--size"))
+    cause = (
+        "Most of the loss is on the dev set alone: regularize the model; more data helps most."
+        if regular
+        else "Much of the loss is on the training set too: train a larger model, longer, or with larger steps."
+    )
+    return Finding(
+        "score.weak",
+        "The score is low",
+        f"A {name} of {scores.own:.3g} on the dev set is better than simple predictions, but most predictions are "
+        f"still wrong. {cause}",
+        {
+            name: scores.own,
+            "weak below": scores.weak,
+            "training loss": scores.train_loss,
+            "dev loss": scores.dev_loss,
+            "loss without looking at the input": scores.constant_loss,
         },
         None,
         advice,
