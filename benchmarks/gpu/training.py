@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from benchmarks.gpu.comparison import commit
 from msgspec.structs import replace
 from torch import Tensor, nn
 
@@ -99,7 +100,7 @@ def keep(record: dict[str, Any]) -> None:
     """Append a row to the results, with the machine; figures of tiny sizes say nothing."""
     if TINY:
         return
-    record |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
+    record |= {"gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__), "commit": commit()}
     with RESULTS.open("a") as file:
         file.write(json.dumps(record) + "\n")
 

@@ -58,6 +58,11 @@ def test_a_file_in_place_of_a_prompt_is_told(run: Path, tmp_path: Path) -> None:
         generate(run, tmp_path / "prompts.txt")
 
 
+def test_a_prompt_may_be_longer_than_a_file_name(run: Path) -> None:
+    prompt = "once upon a time " * 20
+    assert generate(run, prompt, "--max-new-tokens", 1)[0].startswith(prompt)
+
+
 def test_prompts_from_a_file_and_from_standard_input_are_answered_alike(run: Path, tmp_path: Path) -> None:
     (tmp_path / "prompts.txt").write_text("once\n\nthe cat\n")
     from_file = generate(run, "--file", tmp_path / "prompts.txt", "--output-format", "jsonl", "--max-new-tokens", 4)

@@ -179,3 +179,18 @@ def test_ten_million_examples_are_ordered_in_seconds() -> None:
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     seconds, megabytes, count = map(float, found.stdout.split())
     assert seconds < 40 and megabytes < 1200 and count > 36_000
+
+
+def test_the_count_of_an_epoch_is_known_as_soon_as_its_batches_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    order, counts = Order(np.full((9, 1), 3), batch_tokens=6, seed=0), list[int]()
+
+    class Slow(dict[int, int]):
+        """Another thread asks just before the count is there."""
+
+        def __setitem__(self, epoch: int, count: int) -> None:
+            monkeypatch.setattr(order, "_counts", dict[int, int]())
+            counts.append(order.count(epoch))
+            super().__setitem__(epoch, count)
+
+    monkeypatch.setattr(order, "_counts", Slow())
+    assert len(order.batches(1)) == 5 and counts == [5]

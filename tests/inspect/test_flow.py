@@ -18,7 +18,7 @@ from seqloom.inspect.health import units
 from seqloom.nn.types import Batch, Padded
 
 TASK: Any = BareTask()
-FAMILIES = ["rnn", "gru", "lstm", "bilstm", "cnn", "transformer", "linear-attention", "window"]
+FAMILIES = ["rnn", "gru", "lstm", "bilstm", "cnn", "transformer", "linear-attention", "window", "bag"]
 
 
 def classifier(family: str) -> nn.Module:

@@ -55,6 +55,12 @@ def test_a_model_scores_in_int8_and_trains_in_float(monkeypatch: pytest.MonkeyPa
         quantize(model.double())
 
 
+def test_processors_without_the_product_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.quantized, "engine", "qnnpack")
+    with pytest.raises(ConfigError, match="int8 is for the CPUs of x86 and fbgemm, found qnnpack"):
+        quantize(nn.Linear(2, 2))
+
+
 def test_queries_keys_and_values_are_one_product_with_the_numbers_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     layer, x = CausalSelfAttention(AttentionConfig(num_heads=2), 16), torch.randn(2, 3, 16)

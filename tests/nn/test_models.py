@@ -16,7 +16,7 @@ from seqloom.config.heads import (
     VectorHeadConfig,
 )
 from seqloom.config.inputs import FiltersConfig, NgramsConfig, PatchesConfig, TokensConfig, VectorsConfig
-from seqloom.config.mixers import GruConfig, PoolConfig
+from seqloom.config.mixers import GruConfig
 from seqloom.config.models import ElementModelConfig, EmbedderConfig, LanguageModelConfig, SequenceModelConfig
 from seqloom.config.stacks import BlockConfig, EncoderConfig
 from seqloom.nn.models import SequenceModel, count_parameters
@@ -282,13 +282,3 @@ def test_scores_with_room_behind_the_table_are_the_same() -> None:
     wide = F.linear(features, aligned_rows(head.table), aligned_rows(head.bias))
     assert wide.shape == (3, 128)
     assert_equal_up_to_rounding(wide[:, :70], expected, "scores")
-
-
-def test_a_bag_with_one_answer_pools_once_and_gives_the_same_as_with_a_pool_for_each_element() -> None:
-    config = recipes.classifier("bag", inputs=TokensConfig(vocab_size=9), num_classes=3, size="nano")
-    assert config.encoder.layers == () and recipes.language_model("bag", vocab_size=9, size="nano").decoder.layers
-    pools = msgspec.structs.replace(config.encoder, layers=(BlockConfig(mixer=PoolConfig()),))
-    once, twice = config.build().eval(), msgspec.structs.replace(config, encoder=pools).build().eval()
-    twice.load_state_dict(once.state_dict())
-    x = Padded.of(torch.randint(0, 9, (4, 6)), torch.tensor([6, 1, 0, 3]))
-    assert_equal_up_to_rounding(once(x), twice(x), "one pool")

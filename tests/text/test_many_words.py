@@ -69,3 +69,10 @@ def test_words_that_share_a_place_in_the_table_are_all_found(monkeypatch: pytest
     numbers = WordNumbers({word: number for number, word in enumerate(words)}).of(found)
     assert numbers.row(0).tolist() == list(range(41))
     assert numbers.row(1).tolist() == [7, -1, -1]
+
+
+def test_numbers_of_words_that_no_file_can_hold_are_left_to_the_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_words, "FEWEST_BYTES", 0)
+    found = find_words(["a b"], marks=True)
+    assert found is not None
+    assert WordNumbers({"a": 0, "\ud800": 1, "b": 2, "\0": 3}).of(found).row(0).tolist() == [0, 2]

@@ -304,8 +304,8 @@ def test_a_long_run_on_another_machine_is_told_with_measured_time(
 # --- against measured time -------------------------------------------------------------------------------------------
 
 
-# Seconds of `reference_step` on the processor of the constants. It took 3.3 ms on one where all of these models but
-# `bag` were 1.53 to 1.63 times as fast as estimated.
+# Seconds of `reference_step` where estimates are right in the middle. It is fitted: the step took 3.3 ms on a processor
+# on which these models, but for `bag`, were 1.53 to 1.63 times as fast as estimated.
 REFERENCE = 5.1e-3
 
 

@@ -3,6 +3,7 @@
 The output has the same lines as `predict`. A bad prompt is reported with its line.
 """
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -119,7 +120,7 @@ def generate(
     require_readable(given)
     if file is not None and not file.is_file():
         raise ConfigError(f"no file {file}", fix=near_name(file))
-    if prompts and len(prompts) == 1 and Path(prompts[0]).is_file():
+    if prompts and len(prompts) == 1 and os.path.isfile(prompts[0]):  # noqa: PTH113 a long text is no error here
         raise ConfigError(
             f"{prompts[0]} is a file, and PROMPT is a text to continue",
             fix=f"read prompts from it with --file {shlex.quote(prompts[0])}, or give the text on standard input",

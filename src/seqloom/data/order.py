@@ -69,8 +69,9 @@ class Order:
         """The example numbers of each batch, int64; every example is in exactly one batch."""
         drawn = self._drawn  # read once: threads may need different epochs
         if drawn is None or drawn[0] != epoch:
-            drawn = self._drawn = (epoch, self._draw(epoch))
-            self._counts[epoch] = len(drawn[1])
+            drawn = (epoch, self._draw(epoch))
+            self._counts[epoch] = len(drawn[1])  # before it is the last epoch: others may ask for its count at once
+            self._drawn = drawn
         return drawn[1]
 
     def at(self, epoch: int, index: int) -> np.ndarray:
@@ -341,8 +342,9 @@ class Packs:
         drawn = self._drawn  # read once: threads may need different epochs
         if drawn is None or drawn[0] != epoch:
             cutting = self._uncut or self._cutting(epoch)
-            drawn = self._drawn = (epoch, self._draw(epoch, cutting), cutting.pieces)
-            self._counts[epoch] = -(-drawn[1].rows // self.rows)
+            drawn = (epoch, self._draw(epoch, cutting), cutting.pieces)
+            self._counts[epoch] = -(-drawn[1].rows // self.rows)  # first, as in `Order`
+            self._drawn = drawn
         return drawn
 
     def count(self, epoch: int) -> int:

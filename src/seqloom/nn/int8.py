@@ -5,9 +5,10 @@
     y = t_r s_o (q p) + b                                           products and sums in integers
 
 Generation reads every weight for every token, so a quarter of the bytes takes less time. This pays from 512 x 512
-weights; for smaller ones, rounding x takes longer than it saves. W_Q, W_K and W_V are multiplied together. The output
-of a row does not depend on other rows. Float weights stay in the model: they are used whenever gradients are computed.
-x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and torch does not say so.
+weights (measured with AVX-512); for smaller ones, rounding x takes longer than it saves. W_Q, W_K and W_V are
+multiplied together. The output of a row does not depend on other rows. Float weights stay in the model: they are used
+whenever gradients are computed. x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and torch
+does not say so.
 """
 
 import warnings
@@ -22,6 +23,7 @@ from seqloom.nn.heads import NextTokenHead
 from seqloom.nn.mixers.attention import CausalSelfAttention, SelfAttention
 
 LEVELS = 127
+ENGINES = ("x86", "fbgemm")  # of torch's quantized operators, that have the product with a given step
 SMALLEST = 1e-30  # scale of a row of zeros
 LARGE = 2**18  # weights of a matrix that is worth it
 MANY = 2**18  # numbers of x whose copy takes longer than reading them twice
@@ -76,8 +78,10 @@ class QuantizedLinear(nn.Linear):
 def quantize(model: nn.Module) -> None:
     """Use int8 in the large linear layers of a model and in the head that scores tokens; in place.
 
-    ConfigError if the model is not on a CPU in float32.
+    ConfigError if the model is not on a CPU in float32, or torch has no such product for the CPU.
     """
+    if (engine := torch.backends.quantized.engine) not in ENGINES:
+        raise ConfigError(f"int8 is for the CPUs of {' and '.join(ENGINES)}, found {engine}", fix="leave int8 out")
     if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in model.parameters()):
         raise ConfigError("int8 is for models on the CPU in float32", fix="use --device cpu, or leave int8 out")
     for module in list(model.modules()):

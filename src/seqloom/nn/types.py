@@ -11,7 +11,7 @@ row; `segments` then numbers them, and no information flows between documents.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -393,6 +393,23 @@ def count_rows(state: Any) -> int | None:
     return next((rows for part in state if (rows := count_rows(part)) is not None), None)
 
 
+@runtime_checkable
+class SelectsRows(Protocol):
+    """A part of a state that selects rows in its own way."""
+
+    def selected_rows(self, rows: Tensor) -> "SelectsRows":
+        """The rows with these indices [N]."""
+
+
+@runtime_checkable
+class DependsOnInput(Protocol):
+    """A part of a state that may depend on the input of its row alone, not on what was written since."""
+
+    @property
+    def depends_on_input_alone(self) -> bool:
+        """Whether rows with the same input have the same part."""
+
+
 def select_rows(state: State, rows: Tensor, *, same_inputs: bool = False) -> State:
     """Select rows of a state: every tensor has the batch on axis 0; shared tensors stay shared.
 
@@ -400,25 +417,25 @@ def select_rows(state: State, rows: Tensor, *, same_inputs: bool = False) -> Sta
         state: a nest of tuples.
         rows: [N] the indices of the rows, or [B] true for those that are kept.
         same_inputs: each row goes on from a row with the same input, as in a beam: parts that depend on nothing else
-            stay as they are (`depends_on_input_alone`).
+            stay as they are (`DependsOnInput`).
     """
     places = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
     if rows.dtype == torch.bool and len(places) == len(rows):
         return state
-    selected: dict[Tensor, Tensor] = {}
+    selected: dict[int, Any] = {}
 
     def select(part: Any) -> Any:
-        if isinstance(part, Tensor):
-            if part not in selected:
-                selected[part] = part.index_select(0, places)
-            return selected[part]
-        if same_inputs and getattr(part, "depends_on_input_alone", False):
+        if same_inputs and isinstance(part, DependsOnInput) and part.depends_on_input_alone:
             return part
-        if hasattr(part, "selected"):
-            return part.selected(places)
-        assert isinstance(part, tuple), f"a state is a nest of tuples of tensors, found {type(part)}"
-        inner = map(select, part)
-        return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
+        if not isinstance(part, Tensor | SelectsRows):
+            assert isinstance(part, tuple), f"a state is a nest of tuples of tensors, found {type(part)}"
+            inner = map(select, part)
+            return type(part)(*inner) if hasattr(part, "_fields") else type(part)(inner)
+        if id(part) not in selected:
+            selected[id(part)] = (
+                part.index_select(0, places) if isinstance(part, Tensor) else part.selected_rows(places)
+            )
+        return selected[id(part)]
 
     whole: State = select(state)
     return whole

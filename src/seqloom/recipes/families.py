@@ -176,7 +176,8 @@ class Body(NamedTuple):
 
 
 def bag(size: AnySize) -> Body:
-    """A mean of word vectors; in a language model or a tagger, the mean so far or of all."""
+    """A mean of word vectors."""
+    # A causal running mean is a bag language model; with pooling, the mixer is not needed
     scale = numbers_of(FILTERS, size)
     return Body(scale.width, (BlockConfig(mixer=PoolConfig()),))
 
@@ -532,15 +533,10 @@ def encode(body: Body, inputs: AnyInput) -> EncoderConfig:
     return EncoderConfig(input=inputs, layers=body.layers, repeat=body.repeat, **around(body, inputs))
 
 
-def _without_pools(body: Body) -> Body:
-    """Return the body for a model that pools its vectors at the end: pooling them before would change nothing."""
-    return body._replace(layers=tuple(layer for layer in body.layers if not isinstance(layer.mixer, PoolConfig)))
-
-
 def answering(body: Body, inputs: AnyInput, head: MappedHead) -> SequenceModelConfig:
     """Return the model with this body and one output per sequence."""
     return SequenceModelConfig(
-        encoder=encode(_without_pools(body), inputs),
+        encoder=encode(body, inputs),
         pooling=body.pooling,
         hidden=body.hidden,
         dropout=body.dropout,
@@ -599,11 +595,12 @@ def embedder(
     map.
     """
     body = body_of(name, "embedder", size)
-    own = _without_pools(body)
+    if any(isinstance(layer.mixer, PoolConfig) for layer in body.layers):
+        body = body._replace(layers=(), pooling="max")
     return EmbedderConfig(
-        encoder=encode(own, inputs),
+        encoder=encode(body, inputs),
         head=VectorHeadConfig(size=body.hidden[-1] if body.hidden else None),
-        pooling=body.pooling if own == body else "max",
+        pooling=body.pooling,
         objective=objective or ContrastConfig(),
         dropout=body.dropout,
     )

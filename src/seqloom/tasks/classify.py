@@ -85,7 +85,7 @@ class Classify(Calibrator, SequenceTask):
     name = "classify"
     settings = OF_LABEL
     metrics = (Metric("accuracy"), Metric("macro_f1"), LOSS)
-    weak = MappingProxyType({"accuracy": 0.5, "macro_f1": 0.5})
+    weak = MappingProxyType({"accuracy": 0.5})
     statistics = 5  # predicted label, expected label, probability of the predicted one, loss, weight
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -260,7 +260,7 @@ class ClassifySeveral(Calibrator, SequenceTask):
 
     name = "classify"
     metrics = (Metric("f1"), Metric("macro_f1"), Metric("accuracy"), LOSS)
-    weak = MappingProxyType({"f1": 0.5, "macro_f1": 0.5})
+    weak = MappingProxyType({"f1": 0.5})
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)

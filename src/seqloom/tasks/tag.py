@@ -417,7 +417,7 @@ class Tag(Streamer, ElementTask):
     settings = OF_LABEL | {"char_encoder"}  # taggers see many new words
     max_length = ANY_LENGTH
     metrics = (*OF_SPANS, Metric("accuracy"), LOSS)  # those of spans if the tags mark spans
-    weak = MappingProxyType({"f1": 0.5, "macro_f1": 0.5, "accuracy": 0.5})
+    weak = MappingProxyType({"f1": 0.5, "accuracy": 0.5})
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)

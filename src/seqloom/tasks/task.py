@@ -401,9 +401,7 @@ class Evaluator(ABC):
     floors: ClassVar[Mapping[str, float]] = MappingProxyType(
         {}
     )  # metrics below which predictions are useless for any data, by name
-    weak: ClassVar[Mapping[str, float]] = MappingProxyType(
-        {}
-    )  # metrics below which most predictions are wrong, by name
+    weak: ClassVar[Mapping[str, float]] = MappingProxyType({})  # metrics below which a score is low, by name
 
     @property
     def metric(self) -> Metric:

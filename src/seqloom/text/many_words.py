@@ -99,7 +99,7 @@ class WordNumbers:
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self._numbers = numbers
-        short = [word for word in numbers if len(word) <= SHORT and len(word.encode()) <= SHORT and "\0" not in word]
+        short = [word for word in numbers if is_plain(word) and len(word.encode()) <= SHORT]
         keys = np.array([word.encode() for word in short], f"S{SHORT}").view("<u8").astype(np.uint64)
         self._shift = np.uint64(64 - max(4, 2 + len(short).bit_length()))  # at most a quarter of the table is used
         self._keys = np.zeros(2 ** (64 - int(self._shift)), np.uint64)

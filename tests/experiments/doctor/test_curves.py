@@ -145,7 +145,7 @@ def test_a_dev_loss_that_stands_while_the_training_loss_falls_is_overfitting() -
     finding = found(translated(lambda share: 4.1 + 4.3 * math.exp(-10 * share)))["dev.gap"]
     apart = finding.evidence["loss gap between dev and training, relative to the decrease"]
     assert isinstance(apart, float) and curves.LESSER_GAP < apart < curves.GAP, "the gap alone says nothing"
-    assert finding.evidence["at step"] == 160 and "has hardly changed since step 160" in finding.text
+    assert finding.evidence["about as low since step"] == 160 and "has hardly changed since step 160" in finding.text
     assert advised(finding)[0] == "--dropout 0.3"
 
 

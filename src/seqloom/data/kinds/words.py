@@ -110,7 +110,7 @@ class WordsInput(TextInput):
         """
         try:
             found = msgspec.json.decode(text) if text.lstrip()[:1] in ("[", "{") else text
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return text
         if isinstance(found, dict) and len(found) == 1:
             (found,) = found.values()

@@ -341,7 +341,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         among = " of those above the floor" if self.is_at_floor(self.models[0]) else ""
         if any(one.diverged for one in self.rivals):
             among = " of those whose training did not diverge"
-        if len(self._equal) > 1:
+        if len(self._equal) > 1 and self.winner in self._equal:
             return f"is the cheapest model{among} that is equal to the best within {number(self.margin)} {self.metric}"
         if others := [one.name for one in self._tied if one != self.winner]:
             return f"ties with {_listed(others)} for the best score{among}, and is the cheapest of them"

@@ -158,17 +158,17 @@ def diagnosis(
     """The findings of all rules."""
     solved = bool(config.training.strengths)  # the curve of newton is no gradient descent
     dropout = max(dropouts(config.model), default=0.0)
-    findings: tuple[Finding, ...] = (
+    learning = (
         *(() if solved else curve_findings(story, config.training, dropout=dropout)),
         *score_findings(measured.scores, story, config.training, dropout=dropout),
+    )
+    low = None if learning else low_score(measured.scores, story, config.training, dropout)
+    findings: tuple[Finding, ...] = (
+        *(learning if low is None else (low,)),
         *inside_findings(measured.inside, story),
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
     )
-    low = None if findings else low_score(measured.scores, story, config.training, dropout)
-    findings = (
-        *(findings if low is None else (low,)),
-        *(() if solved else cost_findings(story, config.training, measured.lengths)),
-    )
+    findings = (*findings, *(() if solved else cost_findings(story, config.training, measured.lengths)))
     codes = [one.code for one in findings]  # a curve and a score may say the same; the curve has the picture
     findings = tuple(one for at, one in enumerate(findings) if one.code not in codes[:at])
     if solved:  # no advice about gradient descent

@@ -77,7 +77,7 @@ class Scores(NamedTuple):
     own: float = math.nan
     baselines: tuple[BaselineScore, ...] = ()
     floor: float | None = None  # scores below it are useless for any data
-    weak: float | None = None  # at scores below it most predictions are wrong
+    weak: float | None = None  # below it a score is low
     train_loss: float = math.nan  # without dropout
     dev_loss: float = math.nan
     constant_loss: float = math.nan
@@ -372,7 +372,7 @@ def undertrained(scores: Scores, story: Story, advice: tuple[Advice, ...]) -> Fi
 
 
 def low_score(scores: Scores, story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
-    """The score is low, although the run beats its baselines: for runs about which nothing else was found.
+    """The score is low, although the run beats its baselines: for runs whose curves and scores show nothing else.
 
     The advice follows from where the loss is. What is missing on the training set too asks for more training or a
     larger model, what is missing on the dev set alone for regularization.
@@ -393,7 +393,7 @@ def low_score(scores: Scores, story: Story, config: TrainingConfig, dropout: flo
     return Finding(
         "score.weak",
         "The score is low",
-        f"A {name} of {scores.own:.3g} on the dev set is better than simple predictions, but most predictions are "
+        f"A {name} of {scores.own:.3g} on the dev set is better than simple predictions, but many predictions are "
         f"still wrong. {cause}",
         {
             name: scores.own,

@@ -36,7 +36,7 @@ class Growing(tuple[Tensor]):
     def held(self) -> Tensor:
         return self[0]
 
-    def selected(self, rows: Tensor) -> "Growing":
+    def selected_rows(self, rows: Tensor) -> "Growing":
         """Return the tensor of these rows, with room for a few more elements: a beam selects rows for every token."""
         held = self.held
         if held.requires_grad or not held.shape[TIME]:

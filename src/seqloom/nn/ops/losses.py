@@ -179,7 +179,8 @@ def chunked_linear_cross_entropy(
     """
     weights = _weights_like(targets, weights, torch.promote_types(features.dtype, torch.float32))
     if chunk is None:
-        chunk = LARGEST_CHUNK if features.is_cuda else max(1, min(LARGEST_CHUNK, SCORES_OF_CHUNK // len(weight)))
+        few = features.device.type == "cpu"
+        chunk = max(1, min(LARGEST_CHUNK, SCORES_OF_CHUNK // len(weight))) if few else LARGEST_CHUNK
     rows = _Rows(targets.masked_fill(weights == 0, 0), weights, smoothing, chunk)
     if torch.is_grad_enabled():
         total = _ChunkedLinearCrossEntropy.apply(features, weight, bias, rows)  # type: ignore[no-untyped-call]
@@ -230,7 +231,9 @@ def _score_chunks(
         here = slice(start, start + rows.chunk)
         y, w = rows.targets[here, None], rows.weights[here, None]  # [chunk,1]
         x = features[here].masked_fill(w == 0, 0)  # [chunk,D]
-        logs, precision = _log_probabilities(F.linear(x, weight, bias), wide)  # [chunk,V]
+        scores = F.linear(x, weight, bias)  # [chunk,V], in bfloat16 under autocast
+        logs, precision = scores.log_softmax(dim=-1, dtype=wide), scores.dtype
+        del scores  # its memory is needed below
         with torch.autocast(features.device.type, enabled=False):  # it would undo the casts below
             total -= (w * _expected(logs, y, rows.smoothing)).sum()
             if not any(wanted):
@@ -247,11 +250,6 @@ def _score_chunks(
             elif by_weight is not None:
                 by_weight += slope.T @ x.to(run)
     return total, by_features, by_weight, by_bias
-
-
-def _log_probabilities(scores: Tensor, wide: torch.dtype) -> tuple[Tensor, torch.dtype]:
-    """[n,V] log p in float32 or wider, and the dtype that the scores had: bfloat16 under autocast."""
-    return scores.log_softmax(dim=-1, dtype=wide), scores.dtype
 
 
 def _expected(logs: Tensor, y: Tensor, smoothing: float) -> Tensor:
