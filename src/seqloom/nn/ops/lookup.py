@@ -17,7 +17,7 @@ def look_up(rows: Tensor, table: Tensor) -> Tensor:
     """[..., D] the vectors of these rows."""
     if rows.device.type != "cpu" or table.dtype not in SUMMED or torch.compiler.is_compiling():
         return F.embedding(rows, table)
-    found: Tensor = _Rows.apply(rows, table)  # type: ignore[no-untyped-call]
+    found: Tensor = _LookedUp.apply(rows, table)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -26,7 +26,7 @@ def summed_rows(rows: Tensor, vectors: Tensor, count: int) -> Tensor:
     return vectors.new_zeros(count, vectors.shape[1]).index_add_(0, rows, vectors)
 
 
-class _Rows(torch.autograd.Function):
+class _LookedUp(torch.autograd.Function):
     """`F.embedding` with another kernel for its gradient."""
 
     @staticmethod
