@@ -9,13 +9,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import has_torch_function
 
 SUMMED = (torch.float32, torch.float64)  # in smaller types the two kernels round differently
 
 
 def look_up(rows: Tensor, table: Tensor) -> Tensor:
     """[..., D] the vectors of these rows."""
-    if rows.device.type != "cpu" or table.dtype not in SUMMED or torch.compiler.is_compiling():
+    watched = has_torch_function((table,)) or torch.compiler.is_compiling()  # recorders of operations know embedding
+    if rows.device.type != "cpu" or table.dtype not in SUMMED or watched:
         return F.embedding(rows, table)
     found: Tensor = _LookedUp.apply(rows, table)  # type: ignore[no-untyped-call]
     return found
