@@ -127,7 +127,9 @@ def _lowest_bias(request: Request, spans: KeySpans, query: Tensor, key: Tensor, 
     """
     own = torch.arange(query.shape[2])  # what queries of the padding read is not used
     reads_itself = (spans.first <= own) & (own < spans.last) & (spans.first_reader <= own) & (own < spans.last_reader)
-    if not isinstance(request.bias, Alibi) or not bool((reads_itself | ~request.query_places.valid).all()):
+    if not isinstance(request.bias, Alibi) or not query.numel() or not key.numel():
+        return -inf
+    if not bool((reads_itself | ~request.query_places.valid).all()):
         return -inf
     most = scale * float(query.detach().norm(dim=-1).amax()) * float(key.detach().norm(dim=-1).amax())
     return -(2 * most + NOTHING - log(torch.finfo(query.dtype).eps))
