@@ -60,6 +60,14 @@ TAGGER = "--task tag --model bilstm --head crf --char-encoder cnn --dropout 0.5 
 GLOVE = "--word-vectors {glove} --word-vectors-limit 100000"
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "sst2-linear": Experiment(
+        "SST-2",
+        "linear with character n-grams; the best on dev of the models without pretrained vectors",
+        "accuracy",
+        81,
+        f"{SST2.removesuffix(' --word-split space')} --model linear --char-encoder ngrams",
+        scale=100,
+    ),
     "sst2-bag": Experiment(
         "SST-2",
         "bag on subwords, random vectors; the best of the families from scratch",

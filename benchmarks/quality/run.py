@@ -91,7 +91,7 @@ def results(out: Path) -> list[dict[str, Any]]:
 def trained(folder: Path) -> float:
     """Return the seconds of training of a run, over all of its starts."""
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    return round(next(one["pace"]["seconds"] for one in reversed(events) if one["kind"] == "ended"), 1)
+    return round(next(one["speed"]["seconds"] for one in reversed(events) if one["kind"] == "end"), 1)
 
 
 def filled(command: str, places: dict[str, str]) -> list[str]:

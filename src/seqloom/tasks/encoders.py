@@ -123,9 +123,14 @@ def _words_input(model: AnyModel) -> InputConfig | None:
     return model.encoder.input if isinstance(model, ENCODING) else None
 
 
+def has_words(schema: Schema) -> bool:
+    """Whether the input is one text or words, so that their characters can be counted."""
+    return schema.input.in_words or schema.input.is_text
+
+
 def require_letters(schema: Schema, tokenizer: AnyTokenizer, *, counted: bool = False) -> WordsConfig:
     """The tokenizer, if the characters of its words can be encoded, or `counted`; ConfigError if not."""
-    if counted and not schema.input.in_words and not schema.input.is_text:
+    if counted and not has_words(schema):
         raise ConfigError(
             f"character n-grams are for one text, but the input is {schema.input}", fix="leave out --char-encoder"
         )

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from auto_common import table
 from seqloom.cli import app
-from seqloom.config.data import DataConfig
+from seqloom.config.data import DataConfig, EncodingConfig
+from seqloom.config.tokenizers import CharactersConfig
 from seqloom.errors import ConfigError
 from seqloom.experiments.auto.budget import FEWEST_STEPS, Probe, entries_of, quick_enough, seconds_of_rung
 from seqloom.experiments.auto.leaders import Leaders
@@ -20,17 +21,16 @@ from seqloom.experiments.auto.plan import PORTFOLIO, AutoPlan, Entry, RaceCandid
 from seqloom.experiments.auto.results import Leaderboard, LeaderboardRow
 from seqloom.experiments.compare.results import Interval
 from seqloom.experiments.compare.runs import RunEvaluation, RunFacts
-from seqloom.tasks.task import Task
 from seqloom.training.request import RunRequest
-from seqloom.training.resolve import resolve
+from seqloom.training.resolve import Resolved, resolve
 
 
 def plan_of(**changes: Any) -> AutoPlan:
     return AutoPlan(**({"data": DataConfig(train=("a.csv",)), "out": "out"} | changes))
 
 
-def task_of(name: str, cache: Path) -> Task:
-    return resolve(DataConfig(train=(name,)), RunRequest(), cache=cache).task
+def resolved(name: str, cache: Path) -> Resolved:
+    return resolve(DataConfig(train=(name,)), RunRequest(), cache=cache)
 
 
 @pytest.mark.sampled(2)
@@ -38,25 +38,40 @@ def task_of(name: str, cache: Path) -> Task:
 @pytest.mark.parametrize(
     ("data", "names"),
     [
-        ("questions", ["linear", "bag", "cnn", "bilstm", "transformer"]),
+        ("questions", ["linear", "linear-ngrams", "bag", "cnn", "bilstm", "transformer"]),
         ("dates", ["seq2seq-additive", "transformer"]),
         ("grammar", ["gru", "lstm", "transformer"]),
         ("pictures", ["conv2d", "patch-transformer"]),
     ],
 )
 def test_the_portfolio_is_what_the_task_offers_cheap_ones_first(data: str, names: list[str], tmp_path: Path) -> None:
-    task = task_of(data, tmp_path)
-    found = [one.name for one in portfolio(task, plan_of())]
-    assert found == names and task.recipes()[0] in found
-    assert "init" in [one.name for one in portfolio(task, plan_of(init="model"))]
+    first = resolved(data, tmp_path)
+    found = [one.name for one in portfolio(plan_of(), first)]
+    assert found == names and first.task.recipes()[0] in found
+    assert "init" in [one.name for one in portfolio(plan_of(init="model"), first)]
 
 
 @pytest.mark.slow
 def test_models_restrict_the_portfolio_and_the_baseline_stays(tmp_path: Path) -> None:
-    task = task_of("questions", tmp_path)
-    assert [one.name for one in portfolio(task, plan_of(models=("lstm", "cnn")))] == ["linear", "lstm", "cnn"]
+    first = resolved("questions", tmp_path)
+    assert [one.name for one in portfolio(plan_of(models=("lstm", "cnn")), first)] == ["linear", "lstm", "cnn"]
     with pytest.raises(ConfigError, match=r"classify has no model 'cmn'.*cnn"):
-        portfolio(task, plan_of(models=("cmn",)))
+        portfolio(plan_of(models=("cmn",)), first)
+
+
+@pytest.mark.slow
+def test_character_ngrams_race_where_there_are_words_and_enough_time(tmp_path: Path) -> None:
+    def names(plan: AutoPlan, text: str = "text,label\n" + "a b c,x\nb c a d,y\n" * 20) -> list[str]:
+        (tmp_path / "a.csv").write_text(text)
+        request = RunRequest(encoding=plan.encoding)
+        first = resolve(DataConfig(train=(str(tmp_path / "a.csv"),)), request, cache=tmp_path / "cache")
+        return [one.name for one in portfolio(plan, first)]
+
+    characters = EncodingConfig(tokenizer=CharactersConfig())
+    assert "linear-ngrams" in names(plan_of())
+    assert "linear-ngrams" not in names(plan_of(encoding=characters)), "there are no words"
+    assert "linear-ngrams" not in names(plan_of(minutes=1e-4)), "they take longer than the race"
+    assert "linear-ngrams" not in names(plan_of(), "text1,text2,label\n" + "a b,c,x\nb,a c,y\n" * 20), "two texts"
 
 
 @pytest.mark.slow
@@ -64,8 +79,8 @@ def test_models_restrict_the_portfolio_and_the_baseline_stays(tmp_path: Path) ->
 def test_taggers_are_raced_with_both_heads(person: str, place: str, other: str, tmp_path: Path) -> None:
     text = "".join(f"Ann {person}\nsleeps O\n\nin O\nUlm{at} {place}\n\n" for at in range(20))
     (tmp_path / "a.conll").write_text(text)
-    task = resolve(DataConfig(train=(str(tmp_path / "a.conll"),)), RunRequest(), cache=tmp_path / "cache").task
-    found = portfolio(task, plan_of())
+    first = resolve(DataConfig(train=(str(tmp_path / "a.conll"),)), RunRequest(), cache=tmp_path / "cache")
+    found = portfolio(plan_of(), first)
     assert [one.name for one in found] == ["cnn", "gru", "bilstm", f"bilstm-{other}", "transformer"]
     assert [one.head for one in found] == [None, None, None, other, None]
 

@@ -1,7 +1,8 @@
 """The plan of a race: data, time, folder and candidates; and the events of a race.
 
-A candidate is a recipe in one size, possibly with another head, learning rate or dropout. The table `PORTFOLIO` lists
-the candidates for each task, cheapest first. Recipes that the task does not support for the kind of input are left out.
+A candidate is a recipe in one size, possibly with another head, learning rate or dropout, or with character n-grams.
+The table `PORTFOLIO` lists the candidates for each task, cheapest first. Recipes that the task does not support for the
+kind of input are left out.
 """
 
 from pathlib import Path
@@ -11,13 +12,17 @@ import msgspec
 
 from seqloom.config.data import Task as TaskName
 from seqloom.config.heads import HeadKind
+from seqloom.config.inputs import CharEncoderName
+from seqloom.config.tokenizers import WordsConfig
 from seqloom.config.training import StepsConfig
 from seqloom.errors import ConfigError, did_you_mean
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.workers import RunsPlan, Why
 from seqloom.recipes.families import SIZES, Size
-from seqloom.tasks.task import HeadSettings, Task
+from seqloom.tasks.encoders import has_words
+from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
+from seqloom.training.learning_rate import training_tokens
 from seqloom.training.request import RunRequest, is_solved
 from seqloom.training.resolve import Resolved, resolve
 
@@ -26,6 +31,8 @@ MOST_MINUTES = 60.0 * 24 * 365
 INIT = "init"  # the name of the candidate that starts from another model
 BASELINE = "linear"
 HIGHEST_LR = 0.01  # a factor does not raise the learning rate above this
+# A token and its character n-grams take about 30 us of a core. They may take a fifth of the time of the race.
+NGRAMS_OF_TOKEN, NGRAMS_SHARE = 3e-5, 0.2
 
 
 class AutoPlan(RunsPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,6 +62,7 @@ class RaceCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     recipe: str = ""  # empty: use the model of --init
     size: Size = "small"
     head: HeadKind | None = None  # None: the default head of the task
+    char_encoder: CharEncoderName | None = None  # None: the default of the task
     lr_factor: float = 1.0  # multiplies the default learning rate
     dropout: float | None = None  # None: the dropout of the recipe
     variant_of: str = ""  # the candidate that this one is a variant of
@@ -65,13 +73,21 @@ class RaceCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return is_solved(self.recipe, {})
 
 
+LINEAR = (
+    RaceCandidate(name="linear", recipe="linear"),
+    RaceCandidate(name="linear-ngrams", recipe="linear", char_encoder="ngrams"),
+)
 PORTFOLIO: dict[TaskName, tuple[RaceCandidate, ...]] = {
-    "classify": tuple(
-        RaceCandidate(name=name, recipe=name)
-        for name in ("linear", "bag", "cnn", "bilstm", "transformer", "conv2d", "patch-transformer")
+    "classify": (
+        *LINEAR,
+        *(
+            RaceCandidate(name=name, recipe=name)
+            for name in ("bag", "cnn", "bilstm", "transformer", "conv2d", "patch-transformer")
+        ),
     ),
-    "regress": tuple(
-        RaceCandidate(name=name, recipe=name) for name in ("linear", "bag", "cnn", "bilstm", "transformer")
+    "regress": (
+        *LINEAR,
+        *(RaceCandidate(name=name, recipe=name) for name in ("bag", "cnn", "bilstm", "transformer")),
     ),
     "tag": (
         *(RaceCandidate(name=name, recipe=name) for name in ("cnn", "gru", "bilstm")),
@@ -83,8 +99,12 @@ PORTFOLIO: dict[TaskName, tuple[RaceCandidate, ...]] = {
 }
 
 
-def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
-    """The candidates of a race, cheapest first; ConfigError for an unsupported task or recipe."""
+def portfolio(plan: AutoPlan, first: Resolved) -> tuple[RaceCandidate, ...]:
+    """The candidates of a race, cheapest first; ConfigError for an unsupported task or recipe.
+
+    `first` is the data as most candidates read it.
+    """
+    task = first.task
     if task.name not in PORTFOLIO:
         raise ConfigError(
             f"auto does not know which models suit the task {task.name}; it works for {', '.join(PORTFOLIO)}",
@@ -94,7 +114,10 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
     usual = tuple(
         one
         for one in usual
-        if one.recipe in offered and one.head in (None, *task.heads) and one.head != task.default_head(one.recipe)
+        if one.recipe in offered
+        and one.head in (None, *task.heads)
+        and one.head != task.default_head(one.recipe)
+        and (one.char_encoder is None or _has_time_for_ngrams(plan, first))
     )
     known = {one.name: one for one in usual}
     known |= {name: RaceCandidate(name=name, recipe=name) for name in offered if name not in known}
@@ -113,6 +136,13 @@ def portfolio(task: Task, plan: AutoPlan) -> tuple[RaceCandidate, ...]:
         if one.recipe:
             task.model(one.recipe, one.size, HeadSettings(kind=one.head or task.default_head(one.recipe)))
     return tuple(chosen)
+
+
+def _has_time_for_ngrams(plan: AutoPlan, first: Resolved) -> bool:
+    """Whether the data has words whose character n-grams can be counted in a small part of the time."""
+    if not has_words(first.prepared.schema) or not isinstance(first.config.encoding.tokenizer, WordsConfig):
+        return False
+    return NGRAMS_OF_TOKEN * training_tokens(first.prepared) <= NGRAMS_SHARE * plan.seconds
 
 
 def larger(size: Size) -> Size | None:
@@ -137,6 +167,7 @@ def request_of(plan: AutoPlan, entry: "Entry") -> RunRequest:
         model=candidate.recipe,
         size=candidate.size,
         head=candidate.head,
+        char_encoder=candidate.char_encoder,
         dropout=candidate.dropout,
         training=settings,
         encoding=plan.encoding,

@@ -111,7 +111,7 @@ class Race:
                 "scores cannot be compared",
                 fix="leave --init out, or use `seqloom train --init`",
             )
-        self.candidates = portfolio(self.task, plan)
+        self.candidates = portfolio(plan, first)
         for one in self.candidates:
             if not one.recipe:
                 resolved_run(plan, Entry(candidate=one, steps=None))  # raises if the --init model is missing or unfit
@@ -148,9 +148,10 @@ class Race:
 
     def _baseline(self) -> Iterator[AutoEvent]:
         """Run the candidates that are solved instead of trained in steps."""
-        solved = tuple(Entry(candidate=one, steps=None) for one in self.candidates if one.is_solved)
-        if solved and not self.record.decided.baseline:
-            self.record.decide(baseline=solved)
+        before = self.record.decided.baseline
+        solved = [Entry(candidate=one, steps=None) for one in self.candidates if one.is_solved]
+        if new := [entry for entry in solved if entry not in before]:  # more time has room for more of them
+            self.record.decide(baseline=(*before, *new))
         yield from self._runs(self.record.decided.baseline)
 
     def _rungs(self) -> Iterator[AutoEvent]:
