@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 
 from settings import DATASETS, Dataset, settings
 
+from seqloom.recipes.families import Size
+
 SEARCHED, CONFIRMED = 7, (0, 1, 2)  # seeds
 
 
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10_000)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--size", default="small", help="which default learning rate the settings are relative to")
     parser.add_argument("--options", default="", help='of `seqloom train`, for every run, such as "--epochs 20"')
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def main() -> None:
         queue.put(job)
     for _ in range(given.jobs):
         queue.put(None)
-    where = (os.environ["SEQLOOM_DATA"], given.out, f"--device {given.device} {given.options}", until)
+    where = (os.environ["SEQLOOM_DATA"], given.out, given.size, f"--device {given.device} {given.options}", until)
     workers = [context.Process(target=work, args=(queue, answers, *where)) for _ in range(given.jobs)]
     for worker in workers:
         worker.start()
@@ -132,18 +135,18 @@ def best_setting(done: list[dict[str, Any]], name: str, recipe: str) -> str:
     return max(found, key=lambda setting: sign * found[setting], default="default")
 
 
-def work(queue: Any, answers: Any, data: str, out: Path, added: str, until: float) -> None:
+def work(queue: Any, answers: Any, data: str, out: Path, size: Size, added: str, until: float) -> None:
     """Train one run after another until none is left or the time is up."""
     import torch
 
     torch.set_num_threads(1)
     while (job := queue.get()) is not None and time.time() < until:
         began = time.time()
-        answer = {"job": job.key, **trained(job, data, out / "runs" / str(os.getpid()), added)}
+        answer = {"job": job.key, **trained(job, data, out / "runs" / str(os.getpid()), size, added)}
         answers.put(answer | {"seconds": time.time() - began})
 
 
-def trained(job: Job, data: str, folder: Path, added: str) -> dict[str, Any]:
+def trained(job: Job, data: str, folder: Path, size: Size, added: str) -> dict[str, Any]:
     """The dev score of a run, or the error."""
     from typer.testing import CliRunner
 
@@ -151,7 +154,7 @@ def trained(job: Job, data: str, folder: Path, added: str) -> dict[str, Any]:
 
     dataset: Dataset = DATASETS[job.dataset]
     shutil.rmtree(folder, ignore_errors=True)
-    options = f"{dataset.read.replace('{data}', data)} {settings(dataset, job.recipe)[job.setting]}"
+    options = f"{dataset.read.replace('{data}', data)} {settings(dataset, job.recipe, size)[job.setting]}"
     command = ["train", *shlex.split(options), "--model", job.recipe, "--seed", str(job.seed), "--out", str(folder)]
     result = CliRunner().invoke(app, [*command, *shlex.split(added), "--json"])
     if result.exit_code:

@@ -8,7 +8,7 @@ predict tokens if batches have less than 4,096 tokens; there, both rates are hig
 
 from typing import NamedTuple
 
-from seqloom.recipes.families import RECIPES
+from seqloom.recipes.families import RECIPES, Size
 from seqloom.training.learning_rate import Predicted, default_lr
 
 
@@ -90,15 +90,16 @@ DATASETS: dict[str, Dataset] = {
     ),
 }
 
-MAIN = ("default", "lr x 3", "lr / 3", "dropout 0.1", "dropout 0.3")
+MAIN = ("default", "lr x 3", "lr x 2", "lr / 3", "dropout 0.1", "dropout 0.3")
 
 
-def settings(dataset: Dataset, recipe: str) -> dict[str, str]:
-    """The settings that are tried: a name, and arguments of `seqloom train`. The first is the default."""
-    lr = default_lr(recipe, "small", dataset.predicted)
+def settings(dataset: Dataset, recipe: str, size: Size = "small") -> dict[str, str]:
+    """The settings that are tried: a name, and arguments of `seqloom train`. The first is the default of this size."""
+    lr = default_lr(recipe, size, dataset.predicted)
     tried = {
         "default": "",
         "lr x 3": f"--lr {3 * lr:g}",
+        "lr x 2": f"--lr {2 * lr:g}",
         "lr / 3": f"--lr {lr / 3:g}",
         "dropout 0.1": "--dropout 0.1",
         "dropout 0.3": "--dropout 0.3",
