@@ -74,6 +74,14 @@ def test_the_command_that_cleans_a_file_says_how_every_verb_read_it_and_works(
     assert "line in Windows-1252, converted" in " ".join(output(*shlex.split(command)).split())
 
 
+def test_predictions_say_if_they_replace_a_file(project: Path, tmp_path: Path) -> None:
+    command = ["predict", project / "run", project / "new.csv", "--out", tmp_path / "out.csv"]
+    assert "40 predictions written to" in output(*command) and "replacing" not in output(
+        *command[:-1], tmp_path / "b.csv"
+    )
+    assert "out.csv, replacing the earlier file" in output(*command)
+
+
 def test_nothing_is_said_to_be_read_from_a_file_that_does_not_exist(project: Path, tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["predict", str(project / "run"), str(tmp_path / "none.csv")])
     assert "there is no such file" in str(found.exception) and "as this run did" not in found.output
