@@ -71,6 +71,7 @@ def test_the_command_that_cleans_a_file_says_how_every_verb_read_it_and_works(
     refused = CliRunner().invoke(app, [part.format(**places) for part in VERBS[verb]], input="q\n")
     (command,) = re.findall("`seqloom (data clean [^`]*)`", str(refused.exception))
     assert "--delimiter ';'" in command and "--input review" in command
+    assert command.endswith("--repeats keep"), "every row has a prediction, a vector or a score"
     assert "line in Windows-1252, converted" in " ".join(output(*shlex.split(command)).split())
 
 

@@ -655,14 +655,14 @@ def test_the_commands_of_a_check_and_of_a_dry_run_leave_out_the_rows_that_cannot
     dev.write_text("text,label\nnew,ham\nnew,Ham\n" + "a,b,c\n")  # too many rows for a limit
     found = check_data(path, dev=dev)
     write_copy, _ = found.next
-    assert write_copy.endswith("data-clean.csv --skip-bad-rows --max-bad-rows 0.0196")
+    assert write_copy.endswith("data-clean.csv --skip-bad-rows --max-bad-rows 1.96%")
     advised = [case.fix for one in found.findings for case in one.samples if f"`seqloom data clean {path}" in case.fix]
     assert advised and all(f"`{write_copy}" in fix for fix in advised)
     options = shlex.split(write_copy)[3:]
     dry = clean_data(path, skip_bad_rows=True, max_bad_rows="2%")
     make_table, rename = dry.relabeling
     for command in (dry.next[0], rename):
-        assert "--skip-bad-rows --max-bad-rows 0.02" in command
+        assert "--skip-bad-rows --max-bad-rows 2%" in command
     done = CliRunner().invoke(app, ["data", "clean", *options])
     assert done.exit_code == 0 and "Bad rows, left out (9)" in done.stdout and " and 4 more" in done.stdout
     assert done.stdout.endswith(f"\nNext\n  seqloom train {tmp_path / 'data-clean.csv'}\n"), "no bad row is left"

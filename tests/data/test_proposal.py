@@ -182,7 +182,7 @@ def test_the_command_for_inputs_in_two_encodings_says_how_they_were_read_and_wor
         with pytest.raises(RejectedError, match=r"`seqloom data clean [^`]*--delimiter ';' [^`]*`") as refused:
             reads()
         (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
-        assert cleaning.endswith("--delimiter ';' --task lm --input message")
+        assert cleaning.endswith("--delimiter ';' --task lm --input message --repeats keep"), "every row is needed"
     assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
 
 
@@ -239,6 +239,27 @@ def test_the_only_column_that_can_be_the_target_is_named(tmp_path: Path) -> None
     )
     with pytest.raises(RejectedError, match="Fix: give --target NAME, or --task lm"):
         open_data(DataConfig(train=(str(two),)), Ledger())
+
+
+def test_the_command_for_inputs_names_the_columns_of_this_file(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    lines = ["sentence,day", *(f"caf\u00e9 {number},monday" for number in range(9))]
+    lines += ["too,many,fields", "twice,monday", "twice,monday"]
+    path.write_bytes("\n".join([*lines, ""]).encode() + "na\u00efve,friday\n".encode("cp1252"))
+    for reads in (
+        lambda: list(read_inputs(path, TextInput(), Ledger(), columns=InputColumns(trained=("text",)))),
+        lambda: TextFile(path, default_columns=("text",)).read(),
+        lambda: Collection(path, default_columns=("text",)).checked(),
+    ):
+        with pytest.raises(RejectedError) as refused:
+            reads()
+        (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+        assert "-clean.csv --task lm --input sentence --skip-bad-rows" in cleaning
+        assert cleaning.endswith(" --repeats keep")
+    assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
+    assert (tmp_path / "new-clean.csv").read_text().count("twice") == 2
+    with pytest.raises(RejectedError, match=r"-o \S*new-clean-2\.csv "):
+        TextFile(path).read()
 
 
 DAYS = ["2024-05-06", "2024-05-06T10:11:12.5+02:00", "5/6/24 3:04 PM"]
