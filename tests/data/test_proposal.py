@@ -295,6 +295,18 @@ def test_options_that_nobody_gave_are_not_blamed(tmp_path: Path) -> None:
     assert str(refused.value).startswith(f"{path}:1: csv.delimiter") and "dev.csv" not in str(refused.value)
 
 
+def test_the_command_that_cleans_a_file_leaves_out_the_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path, rows = tmp_path / "films.csv", [f"caf\u00e9 {number},{LABELS[number % 2]}" for number in range(30)]
+    path.write_bytes(
+        "\n".join(["text,label", *rows, "too,many,fields", ""]).encode() + "na\u00efve,ham\n".encode("cp1252")
+    )
+    with pytest.raises(RejectedError) as refused:
+        open_data(DataConfig(train=(str(path),)), Ledger())
+    (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert cleaning.endswith("films-clean.csv --skip-bad-rows --max-bad-rows 3.13%")
+    assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
+
+
 def test_the_command_for_inputs_names_the_columns_of_this_file(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     lines = ["sentence,day", *(f"caf\u00e9 {number},monday" for number in range(9))]

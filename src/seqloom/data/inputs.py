@@ -27,11 +27,11 @@ from seqloom.data.readers.folders import load_column, read_file
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
 from seqloom.data.readers.passages import (
     LONGEST_LINE,
-    MIXED,
     OTHER_ENCODING,
     WIDE,
     diagnose,
     error_handler,
+    in_either_encoding,
     known_encoding,
     lines_in,
     passages_of,
@@ -113,9 +113,7 @@ def as_text(path: Path, kind: InputKind, columns: InputColumns, reading: Reading
     """
     ledger, names = Ledger(BadRows()), columns.named
     try:
-        utf_8 = known_encoding(reading.encoding, path, ledger).name == "utf-8"
-        either = msgspec.structs.replace(reading, encoding=MIXED) if utf_8 else reading
-        table = read_table((path,), either, ledger)
+        table = read_table((path,), in_either_encoding(reading, path, ledger), ledger)
         if len(names) < 2:  # several texts that are joined have these names
             names = tuple(table.columns[number] for number in find_columns(table, kind, columns, path, ledger))
         for _ in table.records:

@@ -22,6 +22,7 @@ from seqloom.config.data import DataConfig
 from seqloom.config.options import typed_changes, with_flags
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import MIXED, lines_in_windows
+from seqloom.data.readers.registry import read_table
 from seqloom.data.values import Record, is_number
 from seqloom.errors import RejectedError, SeqloomError
 
@@ -91,7 +92,7 @@ def refuse_completely(
     if mixed := in_two_encodings(config, error):
         found = _remedy_of_mixed(mixed, reopen)
         remedy, suggested = found.settings, dict(found.suggested)
-        cleaning = Ledger.of(with_flags(config, remedy), ledger.cleaning)
+        cleaning = Ledger.of(_skipping(with_flags(mixed, remedy), place.path, config), ledger.cleaning)
         text, fix = str(last["text"]), cleaning.or_clean("save the whole file as UTF-8", place.path)
         if ledger.cleaning or not (remedy or found.problem):
             ledger.bad_file("enc.mixed", text, place, f"{fix}{found.missing}")
@@ -139,6 +140,18 @@ def _remedy_of_mixed(config: DataConfig, reopen: Callable[[DataConfig], DataConf
     except SeqloomError:
         pass
     return Remedy({})
+
+
+def _skipping(mixed: DataConfig, path: str, config: DataConfig) -> DataConfig:
+    """The settings without the encoding that reads both, and with those that leave out rows that cannot be read."""
+    ledger = Ledger(config.bad_rows)
+    try:
+        for _ in read_table((Path(path),), mixed.reading, ledger).records:
+            pass
+    except RejectedError:  # it needs other settings too
+        pass
+    reading = msgspec.structs.replace(mixed.reading, encoding=config.reading.encoding)
+    return msgspec.structs.replace(mixed, reading=reading, bad_rows=ledger.skipping() or config.bad_rows)
 
 
 def _described(remedy: Mapping[str, Any]) -> str:

@@ -38,6 +38,7 @@ from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.labels import UNSEEN
 from seqloom.data.prepared import GivenEncoding, Prepared, prepare
 from seqloom.data.problems import KEEP_REPEATS, Ledger, escaped
+from seqloom.data.readers.passages import in_either_encoding
 from seqloom.data.readers.registry import read_table
 from seqloom.data.run_files import RunData
 from seqloom.data.schema import Example
@@ -259,9 +260,8 @@ def _reused(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tu
     if run is None:
         return {"reading": read.config}, ()
     ledger = Ledger(ANY_ROWS)
-    known = msgspec.structs.replace(run.data, reading=read.config, bad_rows=BadRows())
-    ledger.repeat(lambda: known, KEEP_REPEATS)
-    found = read_table(files, read.config, ledger).columns if run.data.input else ()
+    either = in_either_encoding(read.config, files[0], ledger)  # the complete error comes when all rows are read
+    found = read_table(files, either, ledger).columns if run.data.input else ()
     columns = columns_as_trained(run, found, settings)
     read = read._replace(files=files, reused=(*read.reused, *worded_columns(columns)))
     return {"reading": read.config, "bad_rows": run.data.bad_rows, **columns}, read.messages
