@@ -22,7 +22,7 @@ class Choice(NamedTuple):
 
 
 TRITON_INSTALLED = find_spec("triton") is not None  # looked up here: compilers cannot trace a search for packages
-OPERATORS = ("attention", "linear_attention", "recurrence", "convolution", "cross_entropy")
+OPERATORS = ("attention", "linear_attention", "recurrence", "convolution", "cross_entropy", "linear")
 
 _named: ContextVar[Mapping[str, str]] = ContextVar("kernels named by the user", default={})  # noqa: B039 never written to
 
