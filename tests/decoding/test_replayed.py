@@ -1,5 +1,7 @@
 """On a CPU, the calls of torch for a token are recorded and replayed: every model generates the same as plainly."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -41,8 +43,8 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> Replays:
     """Buffers grow after a few tokens."""
     counted, record, run = Replays(), ReplayedCalls._record, Program.run
 
-    def recorded(self: ReplayedCalls) -> None:
-        record(self)
+    def recorded(self: ReplayedCalls, run: Any) -> None:
+        record(self, run)
         counted.recorded += 1
         counted.refused |= {self.refused} if self.refused else set()
 
@@ -105,6 +107,25 @@ def test_samples_and_penalties_are_replayed(how: AnyDecoding, replays: Replays, 
     expected = plainly(continued, model, prompts(), how, most)
     check_alike(continued(model, prompts(), how, most), expected)
     assert replays.replays and not replays.refused
+
+
+def test_nothing_is_kept_after_a_text(replays: Replays, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers would stay until Python searches for cycles."""
+    made, begin = list[weakref.ref[Any]](), replayed.ReplayedSteps.__init__
+
+    def begun(self: Any, *args: Any, **settings: Any) -> None:
+        begin(self, *args, **settings)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(replayed.ReplayedSteps, "__init__", begun)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        continued(language_model("gpt"), prompts(), GreedyConfig(), LONG)
+        assert replays.replays and made and not any(one() for one in made)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def test_only_what_python_adds_nothing_to_is_replayed() -> None:

@@ -72,10 +72,10 @@ def test_replayed_calls_compute_what_the_function_computes(run: Callable[[Board]
         calls.append(1)
         run(replayed)
 
-    replay = ReplayedCalls(recorded, [replayed.inputs])
+    replay = ReplayedCalls([replayed.inputs])
     for turn in range(4):
         run(plain)
-        replay()
+        replay(recorded)
         assert replay.refused is None
         for name, expected in vars(plain).items():
             assert torch.equal(vars(replayed)[name], expected), f"{name} in turn {turn}"
@@ -93,9 +93,9 @@ def test_what_never_changes_is_not_computed_again() -> None:
         seen.append(weight.T[:2].contiguous())
         total.add_(mask @ weight.T)
 
-    replay = ReplayedCalls(run)
+    replay = ReplayedCalls()
     for _ in range(3):
-        replay()
+        replay(run)
     assert replay._program is not None and len(replay._program._instructions) == 1, "only the sum changes"
     assert total.tolist() == [[0, 0, 0], [0, -3, -3]]
 
@@ -109,12 +109,12 @@ def test_registers_are_used_again() -> None:
             found, _ = found + 1, found.neg()  # which nobody reads
         total.copy_(found)
 
-    replay = ReplayedCalls(run, [start])
-    replay()
+    replay = ReplayedCalls([start])
+    replay(run)
     assert replay._program is not None
     assert sum(one is None for one in replay._program._registers) <= 2
     start.zero_()
-    replay()
+    replay(run)
     assert total.tolist() == [50.0] * 3
 
 
@@ -137,13 +137,13 @@ def draws_numbers(value: Tensor) -> None:
 )
 def test_what_cannot_be_replayed_runs_each_time(run: Callable[[Tensor], None], reason: str) -> None:
     plain, value = torch.zeros(2), torch.zeros(2)
-    replay = ReplayedCalls(lambda: run(value))
+    replay = ReplayedCalls()
     torch.manual_seed(0)
     for _ in range(4):
         run(plain)
     torch.manual_seed(0)
     for _ in range(4):
-        replay()
+        replay(lambda: run(value))
     assert torch.equal(value, plain)
     assert replay.refused is not None and reason in replay.refused
 
@@ -156,10 +156,10 @@ def test_an_error_leaves_nothing_recorded() -> None:
             raise ValueError("now and then")
         total.add_(1)
 
-    replay = ReplayedCalls(run)
+    replay = ReplayedCalls()
     with pytest.raises(ValueError, match="now and then"):
-        replay()
+        replay(run)
     fails.clear()
     for _ in range(3):
-        replay()
+        replay(run)
     assert total.tolist() == [3.0, 3.0]

@@ -70,7 +70,7 @@ class ReplayedSteps:
         self._draw()
         self.tokens, self.logs = rule.chosen(scores, self.generated, self.numbers)
         self.begun = False  # the first tokens are chosen, and nobody has seen them
-        self.steps, self.replay = 0, ReplayedCalls(self._run, [self.numbers])
+        self.steps, self.replay = 0, ReplayedCalls([self.numbers])
 
     def further(self, most: int) -> Iterable[Column]:
         if self.begun:
@@ -86,7 +86,7 @@ class ReplayedSteps:
         self.inner = select_rows(self.inner, kept)
         self.tokens, self.logs, self.numbers = self.tokens[kept], self.logs[kept], self.numbers[kept]
         self.generated = None if self.generated is None else self.generated[kept]
-        self.steps, self.replay = 0, ReplayedCalls(self._run, [self.numbers])
+        self.steps, self.replay = 0, ReplayedCalls([self.numbers])
 
     def _draw(self) -> None:
         """Draw the random numbers of the next token."""
@@ -97,9 +97,12 @@ class ReplayedSteps:
         if not self.room:
             self.room = columns_for(self.longest + 1) - self.longest
             self.inner = self.model.buffer(self.inner, self.room, once_each())
-            self.replay = ReplayedCalls(self._run, [self.numbers])
+            self.replay = ReplayedCalls([self.numbers])
         self.room, self.longest, self.steps = self.room - 1, self.longest + 1, self.steps + 1
-        (self._run if self.steps <= RUN else self.replay)()
+        if self.steps <= RUN:
+            self._run()
+        else:
+            self.replay(self._run)
 
     @torch.no_grad()
     def _run(self) -> None:

@@ -33,27 +33,27 @@ SWITCHES = {"_set_grad_enabled"}  # a replay computes no gradients at all
 
 
 class ReplayedCalls:
-    """A function that is recorded when it is called the first time, and replayed after that."""
+    """The calls that a function makes: recorded the first time, and replayed after that."""
 
-    def __init__(self, run: Run, changed: Sequence[Tensor] = ()) -> None:
+    def __init__(self, changed: Sequence[Tensor] = ()) -> None:
         """`changed` are the tensors that others write to between two calls."""
-        self._run, self._changed = run, changed
+        self._changed = changed
         self._program: Program | None = None
         self.refused: str | None = None  # why it cannot be replayed
 
-    def __call__(self) -> None:
-        """Do what the function does."""
+    def __call__(self, run: Run) -> None:
+        """Do what the function does, which is the same each time; it is not kept, nor what it refers to."""
         if self._program is not None:
             self._program.run()
         elif self.refused is not None:
-            self._run()
+            run()
         else:
-            self._record()
+            self._record(run)
 
-    def _record(self) -> None:
+    def _record(self, run: Run) -> None:
         drawn, recording = torch.get_rng_state(), _Recording()
         with recording:
-            self._run()
+            run()
         self.refused = recording.refused
         if not torch.equal(torch.get_rng_state(), drawn):
             self.refused = "it draws random numbers"
