@@ -215,6 +215,8 @@ def test_the_page_tells_what_to_type_next_as_the_command_does(
     told = capsys.readouterr().out
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
     assert told[told.index("next:") :] in page
+    verbs = re.findall(r"seqloom (\w+) runs", told.partition("next:")[2])
+    assert verbs == ["doctor", "evaluate", "predict", "predict", "inspect"], "first whether it is sound, then its use"
 
 
 def _help(verb: str) -> str:
