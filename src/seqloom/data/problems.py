@@ -114,7 +114,7 @@ class Ledger:
         """A ledger for this data."""
         return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)), config.reading.format)
 
-    def repeat(self, config: DataConfig) -> None:
+    def read_as(self, config: DataConfig) -> None:
         """Let the commands in fixes say how the files are read, unless they do."""
         self.flags = self.flags or " ".join(typed_settings(config, READ_BY))
 

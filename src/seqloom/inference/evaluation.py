@@ -259,7 +259,7 @@ def _reused(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tu
     if run is None:
         return {"reading": read.config}, ()
     ledger = Ledger(ANY_ROWS)
-    ledger.repeat(msgspec.structs.replace(run.data, reading=read.config, bad_rows=BadRows()))
+    ledger.read_as(msgspec.structs.replace(run.data, reading=read.config, bad_rows=BadRows()))
     found = read_table(files, read.config, ledger).columns if run.data.input else ()
     columns = columns_as_trained(run, found, settings)
     read = read._replace(files=files, reused=(*read.reused, *worded_columns(columns)))

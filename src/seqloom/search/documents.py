@@ -70,7 +70,7 @@ def _ledger(file: "TextFile | Collection", bad_rows: BadRows) -> Ledger:
     """A ledger whose commands clean the file as it is read."""
     columns = file.text or file.default_columns
     ledger = Ledger(bad_rows)
-    ledger.repeat(DataConfig(train=(str(file.path),), input=columns, reading=file.reading, task="lm"))
+    ledger.read_as(DataConfig(train=(str(file.path),), input=columns, reading=file.reading, task="lm"))
     return ledger
 
 

@@ -179,8 +179,9 @@ def chunked_linear_cross_entropy(
     """
     weights = _weights_like(targets, weights, torch.promote_types(features.dtype, torch.float32))
     if chunk is None:
-        few = features.device.type == "cpu"
-        chunk = max(1, min(LARGEST_CHUNK, SCORES_OF_CHUNK // len(weight))) if few else LARGEST_CHUNK
+        chunk = LARGEST_CHUNK
+        if features.device.type == "cpu":
+            chunk = max(1, min(chunk, SCORES_OF_CHUNK // len(weight)))
     rows = _Rows(targets.masked_fill(weights == 0, 0), weights, smoothing, chunk)
     if torch.is_grad_enabled():
         total = _ChunkedLinearCrossEntropy.apply(features, weight, bias, rows)  # type: ignore[no-untyped-call]
