@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
-from itertools import chain
+from collections.abc import Callable
+from itertools import chain, count, takewhile
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.data.order import Order, shard
+from seqloom.data import order as orders
+from seqloom.data.order import Order, Packs, shard
 from seqloom.errors import DataError
 
 rows_of_sizes = st.integers(1, 2).flatmap(
@@ -181,16 +185,30 @@ def test_ten_million_examples_are_ordered_in_seconds() -> None:
     assert seconds < 40 and megabytes < 1200 and count > 36_000
 
 
-def test_the_count_of_an_epoch_is_known_as_soon_as_its_batches_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    order, counts = Order(np.full((9, 1), 3), batch_tokens=6, seed=0), list[int]()
+def asked_at(moment: int, order: Order | Packs) -> list[int]:
+    """What another thread is told that asks for the count of an epoch before this line of the code that draws it."""
+    lines, found, before = count(), list[int](), sys.gettrace()
 
-    class Slow(dict[int, int]):
-        """Another thread asks just before the count is there."""
+    def asked(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_code.co_filename == orders.__file__ and next(lines) == moment:
+            found.append(order.count(1))
+        return asked
 
-        def __setitem__(self, epoch: int, count: int) -> None:
-            monkeypatch.setattr(order, "_counts", dict[int, int]())
-            counts.append(order.count(epoch))
-            super().__setitem__(epoch, count)
+    sys.settrace(asked)
+    try:
+        assert order.count(1) == 5
+    finally:
+        sys.settrace(before)
+    return found
 
-    monkeypatch.setattr(order, "_counts", Slow())
-    assert len(order.batches(1)) == 5 and counts == [5]
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Order(np.full((9, 1), 3), batch_tokens=6, seed=0), lambda: Packs(np.full(9, 3), 6, 1, seed=0)],
+    ids=["rows", "packs"],
+)
+def test_the_count_of_an_epoch_may_be_asked_for_at_any_moment_while_it_is_drawn(
+    make: Callable[[], Order | Packs],
+) -> None:
+    found = list(takewhile(bool, (asked_at(moment, make()) for moment in count())))
+    assert len(found) > 5 and all(one == [5] for one in found)

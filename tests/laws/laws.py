@@ -166,6 +166,19 @@ def padding_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> No
             _steps_past_padding(trial)
 
 
+def padding_is_never_read(subject: Subject, read: Callable[[Any, Padded], list[Tensor]], dtype: torch.dtype) -> None:
+    """The same law for what makes something else of a sequence: a pooler, or a head with its losses."""
+    for packed in (False, True):
+        trial = Trial(subject, dtype, 3, packed=packed)
+        clean = trial.measure(lambda x, _, trial=trial: read(trial.module, x))
+        dirty = trial.measure(lambda x, _, trial=trial: read(trial.module, _soiled(x)))
+        trial.same(dirty, clean, f"padding, packed={packed}")
+        soiled = _soiled(trial.x)
+        values = soiled.values.requires_grad_()
+        sum(one.sum() for one in read(trial.module, soiled) if one.requires_grad).backward()
+        assert not values.grad[~soiled.valid].any(), "the padding has a gradient"
+
+
 def _steps_past_padding(trial: Trial) -> None:
     """Garbage in the padding of one step changes neither its outputs nor those of the next."""
     batch = len(trial.x.lengths)

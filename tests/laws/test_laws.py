@@ -1,19 +1,33 @@
 """The laws over the closed unions, blocks, stacks and models; the configurations come from the types themselves."""
 
 import os
+from typing import get_args
 from zlib import crc32
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from laws import laws
-from laws.subjects import CAUSAL, SUBJECTS, Subject, _can_be_causal, _label, choices, fits, mixer_kinds, stack
+from laws.subjects import CAUSAL, SUBJECTS, WIDTH, Subject, _can_be_causal, _label, choices, fits, mixer_kinds, stack
 from seqloom.config.base import _fields
+from seqloom.config.heads import (
+    ClassHeadConfig,
+    CrfHeadConfig,
+    HeadConfig,
+    LabelScoresHeadConfig,
+    LabelsHeadConfig,
+    NextTokenHeadConfig,
+    NumberHeadConfig,
+    NumberScoresHeadConfig,
+    Pooling,
+    ScoresHeadConfig,
+)
 from seqloom.config.mixers import RELATIVE, AttentionConfig, EdgesConfig, LinearAttentionConfig, MixerConfig, PoolConfig
 from seqloom.errors import ConfigError
+from seqloom.nn.heads import Head, Pooler
 from seqloom.nn.ops import attention_blocked, attention_fast, attention_regions
 from seqloom.nn.ops.attention import Kernel, never
 from seqloom.nn.types import Padded
@@ -51,6 +65,44 @@ def test_every_causal_layer_obeys(subject: Subject, law: laws.Law) -> None:
 @pytest.mark.parametrize("subject", _named([subject for subject in SUBJECTS if not subject.tokens]))
 def test_gradients_are_those_of_the_function(subject: Subject) -> None:
     laws.gradients_are_those_of_the_function(subject, 7)
+
+
+@pytest.mark.parametrize("how", get_args(Pooling))
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_no_pooler_reads_the_padding(how: Pooling, dtype: torch.dtype) -> None:
+    laws.padding_is_never_read(Subject(how, lambda: Pooler(how, WIDTH)), lambda pooler, x: [pooler(x)], dtype)
+
+
+def _heads() -> list[HeadConfig]:
+    """Heads of three classes, labels or numbers; those that only add a bias read as many scores as the others."""
+    tags = ("O", "B-a", "I-a")
+    wide = [NumberScoresHeadConfig(size=WIDTH), LabelScoresHeadConfig(num_labels=WIDTH)]
+    wide.append(ScoresHeadConfig(num_classes=WIDTH))
+    return [
+        ClassHeadConfig(num_classes=3),
+        ClassHeadConfig(num_classes=3, label_smoothing=0.1, class_weights=(1.0, 2.0, 0.5)),
+        LabelsHeadConfig(num_labels=3),
+        NumberHeadConfig(size=3),
+        CrfHeadConfig(labels=tags, scheme="none"),
+        CrfHeadConfig(labels=tags, scheme="bio"),
+        NextTokenHeadConfig(vocab_size=3, tied=False),
+        *wide,
+    ]
+
+
+@pytest.mark.parametrize("config", _heads(), ids=_label)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_no_head_reads_the_padding(config: HeadConfig, dtype: torch.dtype) -> None:
+    def read(head: Head, x: Padded) -> list[Tensor]:
+        shape = x.values.shape[:2]
+        numbers = isinstance(config, NumberHeadConfig | LabelsHeadConfig)
+        wanted = torch.ones(*shape, head(x).values.shape[-1]) if numbers else torch.zeros(shape, dtype=torch.int64)
+        loss, (of_rows, weights), predicted = head.loss(x, wanted), head.losses(x, wanted).of_rows(), head.predict(x)
+        assert not predicted[~x.valid].any(), "a prediction in the padding"
+        rows = [row[: int(length)].flatten() for row, length in zip(predicted, x.lengths, strict=True)]
+        return [one.to(dtype) for one in (loss.total[None], loss.weight[None], of_rows, weights, *rows)]
+
+    laws.padding_is_never_read(Subject(_label(config), lambda: config.build(WIDTH)), read, dtype)
 
 
 def _orderless() -> list[MixerConfig]:

@@ -24,6 +24,25 @@ def test_products_are_close_and_rows_do_not_depend_on_one_another() -> None:
     assert torch.equal(found[2, 3], product(x[2, 3:4])[0]) and torch.equal(found[1, 1], linear.bias)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_vectors_of_any_precision_are_multiplied(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    product, x = Int8Product(torch.randn(4, 16), torch.randn(4)), torch.randn(2, 3, 16, dtype=dtype)
+    assert torch.equal(product(x), product(x.float())) and product(x).dtype == torch.float32
+
+
+def test_a_model_scores_in_int8_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = recipes.language_model("transformer", vocab_size=50, size="nano").build().eval()
+    x = Padded.of(torch.randint(5, 50, (2, 7)))
+    with torch.no_grad():
+        exact = model(x).values
+        monkeypatch.setattr(int8, "LARGE", 1)
+        quantize(model)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert (model(x).values - exact).norm() < 0.1 * exact.norm()
+
+
 def test_the_scale_of_rows_does_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(3, 4, 8)
     few = int8._largest(x)
@@ -31,10 +50,14 @@ def test_the_scale_of_rows_does_not_depend_on_their_number(monkeypatch: pytest.M
     assert torch.equal(int8._largest(x), few)
 
 
-def test_matrices_of_half_a_thousand_rows_and_columns_are_large_enough() -> None:
-    model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 511), nn.Linear(511, 512))
+@pytest.mark.parametrize(("vnni", "large"), [(True, [True, False, True]), (False, [False, False, True])])
+def test_matrices_from_512_x_512_are_large_enough_with_vnni_and_else_twice_as_large_ones(
+    vnni: bool, large: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: vnni)
+    model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 511), nn.Linear(512, 1024))
     quantize(model)
-    assert [type(layer) is QuantizedLinear for layer in model] == [True, False, False]
+    assert [type(layer) is QuantizedLinear for layer in model] == large
 
 
 def test_a_model_scores_in_int8_and_trains_in_float(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +91,7 @@ def test_queries_keys_and_values_are_one_product_with_the_numbers_of_three(monke
     linears = heads.query, heads.key, heads.value
     quantize(layer)
     assert heads.together is None  # too small
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True)
     monkeypatch.setattr(int8, "LARGE", 3 * 16 * 16)
     quantize(layer)
     with torch.no_grad():

@@ -29,7 +29,7 @@ from seqloom.training.devices import Alone
 from seqloom.training.optimizers import apply, build_optimizer, gradients_of, moments_of, set_lr
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Tally
-from seqloom.training.table_gradients import give_rows, lookup_tables
+from seqloom.training.table_gradients import each_row_once, give_rows, lookup_tables
 from update_common import CASES, PLAIN, assert_same, batch_of, copied, drawn, take, updating
 
 CONFIG = replace(PLAIN, optimizer=SparseAdamWConfig(weight_decay=0.1, beta2=0.98))
@@ -72,6 +72,20 @@ def restored(model: nn.Module, steps: int) -> nn.Module:
             ):
                 tensor[still] = before[still]
     return model
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_a_gradient_as_rows_has_the_numbers_of_a_dense_one_in_every_precision(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    tokens, lookup = torch.randint(WORDS // 2, (30, 20)) * 2, Lookup()  # each of them about thirty times
+    table, upstream = nn.Parameter(torch.randn(WORDS, 8, dtype=dtype)), torch.randn(30, 20, 8, dtype=dtype)
+    found = []
+    for lookup.sparse in (True, False):
+        lookup.table, lookup.training, table.grad = table, True, None
+        lookup.look_up(tokens).backward(upstream)
+        assert table.grad is not None and table.grad.is_sparse is lookup.sparse
+        found.append(each_row_once(table.grad).to_dense() if lookup.sparse else table.grad)
+    assert torch.equal(*found)
 
 
 @pytest.mark.slow

@@ -380,7 +380,7 @@ def summary(out: Path, ended: Ended, task: "Task", *, json: bool, more: Sequence
     if not _has_test(out):
         judged = "seqloom evaluate RUN" if ended.metrics else "seqloom evaluate RUN FILE"  # without a dev set
     inside = 'seqloom inspect RUN "some text"' if asked else "seqloom inspect RUN --data FILE"
-    then: tuple[str, ...] = (*asked, task.usage.file, *task.usage.then, judged, "seqloom doctor RUN", inside, *more)
+    then: tuple[str, ...] = ("seqloom doctor RUN", judged, *asked, task.usage.file, *task.usage.then, inside, *more)
     if unsaved:  # no command can read a model
         then = (*(["seqloom train --out RUN"] if ended.reason in RESUMED else []), "seqloom doctor RUN")
     return Screen().say(*lines, "next:", *(f"  {line.replace('RUN', escaped(str(out)))}" for line in then))
@@ -419,7 +419,8 @@ def _chosen(out: Path, ended: Ended, task: "Task") -> list[str]:
 
     why = choice_text(read_validations(out), task.metric.name)  # as in the report and the card
     return [
-        f"kept the weights of step {ended.chosen_step:,}, on the dev set: {_scores(ended.metrics, task)}",
+        f"kept the weights of step {ended.chosen_step:,}, chosen by {task.metric.name} on the dev set: "
+        f"{_scores(ended.metrics, task)}",
         f"  {why}",
     ]
 

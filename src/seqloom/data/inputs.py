@@ -85,7 +85,7 @@ def read_inputs(
     if other != kind:
         text = f"this is a {other}, but the model reads {kind.noun}"
         ledger.bad_file("file.format", text, Place(str(path)), "give another file")
-    ledger.repeat(lambda: as_text(path, kind, columns, reading), KEEP_REPEATS)
+    ledger.read_as(lambda: as_text(path, kind, columns, reading), KEEP_REPEATS)
     table = (_files(path, kind, ledger) if kind.in_files else None) or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is not None:

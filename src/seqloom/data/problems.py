@@ -134,7 +134,7 @@ class Ledger:
             self._flags = " ".join(typed_settings(read(), READ_BY))
         return self._flags
 
-    def repeat(self, read: Callable[[], DataConfig], cleaning: str = "") -> None:
+    def read_as(self, read: Callable[[], DataConfig], cleaning: str = "") -> None:
         """Let the commands in fixes say how the files are read, unless they do; `read` is called when one is needed."""
         if self._flags == "":
             self._flags = read

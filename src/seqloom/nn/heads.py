@@ -36,6 +36,7 @@ from seqloom.nn.ops.losses import (
     squared_error,
 )
 from seqloom.nn.ops.losses_fast import vocabulary_cross_entropy
+from seqloom.nn.ops.transforms import is_transformed
 from seqloom.nn.packing import unpack
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Loss, Padded
@@ -99,7 +100,7 @@ def require_classes(targets: Tensor, x: Padded, count: int) -> None:
     if targets.shape != x.values.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         expected = list(x.values.shape[:2])
         raise DataError(f"classes are int64 or int32 numbers {expected}, found {targets.dtype} {list(targets.shape)}")
-    if targets.device.type == "cpu" and not torch.compiler.is_compiling() and targets.numel():
+    if targets.device.type == "cpu" and not is_transformed() and targets.numel():
         low, high = (int(bound) for bound in targets.masked_fill(~x.valid, 0).aminmax())
         if low < 0 or high >= count:
             raise DataError(

@@ -29,6 +29,7 @@ from seqloom.nn.ops.convolution import convolve, convolve_2d
 from seqloom.nn.ops.kernels import launches_are_free
 from seqloom.nn.ops.lookup import look_up
 from seqloom.nn.ops.pooling import maximum
+from seqloom.nn.ops.transforms import is_transformed
 from seqloom.nn.packing import by_document
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Padded, Spelled, count_rows, require_padded
@@ -57,19 +58,15 @@ def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
 def _require_tokens(x: Padded, vocab_size: int) -> None:
     """Raise DataError for values that would be an index error deep inside torch.
 
-    They are checked on the CPU only, and not in compiled code, which a check would split, nor where steps are recorded:
-    those tokens were chosen from the vocabulary.
+    They are checked on the CPU only, and not where numbers cannot be read: in compiled code, which a check would split,
+    under torch.func, and where steps are recorded, whose tokens were chosen from the vocabulary.
     """
     require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(
             f"expected tokens as int64 or int32 [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
-    if (
-        x.values.device.type == "cpu"
-        and x.values.numel()
-        and not (torch.compiler.is_compiling() or launches_are_free())
-    ):
+    if x.values.device.type == "cpu" and x.values.numel() and not (is_transformed() or launches_are_free()):
         low, high = (int(bound) for bound in x.with_values(x.values).values.aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high

@@ -5,10 +5,10 @@
     y = t_r s_o (q p) + b                                           products and sums in integers
 
 Generation reads every weight for every token, so a quarter of the bytes takes less time. This pays from 512 x 512
-weights (measured with AVX-512); for smaller ones, rounding x takes longer than it saves. W_Q, W_K and W_V are
-multiplied together. The output of a row does not depend on other rows. Float weights stay in the model: they are used
-whenever gradients are computed. x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and torch
-does not say so.
+weights with VNNI, and from twice as many without; for smaller ones, rounding x takes longer than it saves. W_Q, W_K and
+W_V are multiplied together. The output of a row does not depend on other rows. Float weights stay in the model: they
+are used whenever gradients are computed. x has 7 bits: with 8, sums of two products overflow on CPUs without VNNI, and
+torch does not say so.
 """
 
 import warnings
@@ -25,7 +25,7 @@ from seqloom.nn.mixers.attention import CausalSelfAttention, SelfAttention
 LEVELS = 127
 ENGINES = ("x86", "fbgemm")  # of torch's quantized operators, that have the product with a given step
 SMALLEST = 1e-30  # scale of a row of zeros
-LARGE = 2**18  # weights of a matrix that is worth it
+LARGE = 2**18  # weights of a matrix that is worth it; on CPUs without VNNI, twice as many
 MANY = 2**18  # numbers of x whose copy takes longer than reading them twice
 STEP, MIDDLE = 1 / 63, 64  # of the 7 bits for x in -1..1, which are 1..127
 
@@ -45,6 +45,7 @@ class Int8Product:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[...,O] from x [...,D]."""
+        x = x.float()  # autocast gives bfloat16
         scale = _largest(x).clamp_(min=SMALLEST)
         # It rounds x / scale to integers and returns floats. With a step that is given, no row depends on another.
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
@@ -75,6 +76,11 @@ class QuantizedLinear(nn.Linear):
         return F.linear(x, self.weight, self.bias) if torch.is_grad_enabled() else self.product(x)
 
 
+def is_large(weight: Tensor) -> bool:
+    """Whether a matrix of so many weights is faster in int8 on this CPU."""
+    return weight.numel() >= (LARGE if torch.cpu._is_vnni_supported() else 2 * LARGE)
+
+
 def quantize(model: nn.Module) -> None:
     """Use int8 in the large linear layers of a model and in the head that scores tokens; in place.
 
@@ -86,11 +92,11 @@ def quantize(model: nn.Module) -> None:
         raise ConfigError("int8 is for models on the CPU in float32", fix="use --device cpu, or leave int8 out")
     for module in list(model.modules()):
         for name, child in module.named_children():
-            if type(child) is nn.Linear and child.weight.numel() >= LARGE:
+            if type(child) is nn.Linear and is_large(child.weight):
                 setattr(module, name, QuantizedLinear(child))
-        if isinstance(module, NextTokenHead) and module.table.numel() >= LARGE:
+        if isinstance(module, NextTokenHead) and is_large(module.table):
             module.matrix = Int8Product(module.table, module.bias)
         if isinstance(module, SelfAttention | CausalSelfAttention):
             heads = module.heads
             weight, bias = heads.joined(heads.query, heads.key, heads.value)
-            heads.together = Int8Product(weight, bias) if weight.numel() >= LARGE else None
+            heads.together = Int8Product(weight, bias) if is_large(weight) else None

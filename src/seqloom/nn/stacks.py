@@ -218,7 +218,7 @@ class Everywhere(Stateless):
 
 
 class EntryDropout(Everywhere):
-    """Dropout of each vector; zeros stay zero, so the padding does."""
+    """Dropout of each vector; what reads them does not read the padding."""
 
     def forward(self, x: Padded) -> Padded:
         return x.with_any(self.module(x.values))

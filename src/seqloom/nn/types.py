@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from seqloom.errors import DataError
+from seqloom.nn.ops.transforms import is_transformed
 
 # Layouts: the positions of the elements of a batch, used by every layer and computed once.
 #
@@ -107,7 +108,7 @@ class Layout:
         A mask is compared with every number. On a CPU it takes a quarter of the time to copy all and fill the padding,
         which is small if batches hold sequences of similar length; on a GPU the host would wait to find it.
         """
-        if values.device.type == "cpu" and values.numel() >= LARGE_BATCH and not torch.compiler.is_compiling():
+        if values.device.type == "cpu" and values.numel() >= LARGE_BATCH and not is_transformed():
             return values.flatten(0, 1).index_fill(0, self.padding, 0).view(values.shape)
         return values.masked_fill(self.beyond.view(*self.beyond.shape, *(1,) * (values.ndim - 2)), 0)
 

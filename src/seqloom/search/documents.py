@@ -69,7 +69,7 @@ class TextRows(NamedTuple):
 def _ledger(file: "TextFile | Collection", bad_rows: BadRows) -> Ledger:
     """A ledger whose commands clean the file as it is read."""
     asked, ledger = InputColumns(file.text, file.default_columns), Ledger(bad_rows)
-    ledger.repeat(lambda: as_text(file.path, TextInput(), asked, file.reading), KEEP_REPEATS)
+    ledger.read_as(lambda: as_text(file.path, TextInput(), asked, file.reading), KEEP_REPEATS)
     return ledger
 
 

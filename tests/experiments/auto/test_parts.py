@@ -1,5 +1,6 @@
 """The parts of a race: portfolios, shares of time, what is refused, and the leaderboard."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from seqloom.errors import ConfigError
 from seqloom.experiments.auto.budget import FEWEST_STEPS, Probe, entries_of, quick_enough, seconds_of_rung
 from seqloom.experiments.auto.leaders import Leaders
 from seqloom.experiments.auto.plan import PORTFOLIO, AutoPlan, Entry, RaceCandidate, portfolio
+from seqloom.experiments.auto.race import Race
 from seqloom.experiments.auto.results import Leaderboard, LeaderboardRow
 from seqloom.experiments.compare.results import Interval
 from seqloom.experiments.compare.runs import RunEvaluation, RunFacts
@@ -72,6 +74,48 @@ def test_character_ngrams_race_where_there_are_words_and_enough_time(tmp_path: P
     assert "linear-ngrams" not in names(plan_of(encoding=characters)), "there are no words"
     assert "linear-ngrams" not in names(plan_of(minutes=1e-4)), "they take longer than the race"
     assert "linear-ngrams" not in names(plan_of(), "text1,text2,label\n" + "a b,c,x\nb,a c,y\n" * 20), "two texts"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "text", "reason"),
+    [
+        ({"minutes": 1e-4}, "", r"n-grams of [0-9]+ tokens .* too much of 6 ms"),
+        (
+            {"encoding": EncodingConfig(tokenizer=CharactersConfig())},
+            "",
+            "of words, but the tokens are characters.*words",
+        ),
+        ({}, "text1,text2,label\n" + "a b,c,x\nb,a c,y\n" * 20, "for one text, but the input is "),
+        ({"models": ("conv2d",)}, "", "it does not read one text. Fix: choose from .*linear, "),
+    ],
+    ids=["time", "characters", "pair", "pictures"],
+)
+def test_a_model_that_cannot_race_says_what_it_needs(
+    changes: dict[str, Any], text: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(text or "text,label\n" + "a b c,x\nb c a d,y\n" * 20)
+    plan = plan_of(**{"models": ("linear-ngrams",)} | changes)
+    first = resolve(
+        DataConfig(train=(str(tmp_path / "a.csv"),)), RunRequest(encoding=plan.encoding), cache=tmp_path / "cache"
+    )
+    with pytest.raises(ConfigError, match=f"--models {plan.models[0]}: .*{reason}") as refused:
+        portfolio(plan, first)
+    if "minutes" in changes:
+        minutes = re.search(r"--minutes ([0-9.]+)", str(refused.value))
+        assert minutes is not None
+        enough = plan_of(models=plan.models, minutes=float(minutes[1]))
+        assert [one.name for one in portfolio(enough, first)] == ["linear", "linear-ngrams"]
+
+
+@pytest.mark.slow
+def test_a_race_that_is_resumed_with_less_time_says_so_before_what_its_models_need(tmp_path: Path) -> None:
+    plan = plan_of(data=DataConfig(train=(str(table(tmp_path / "a.csv", 120, 0)),)), out=str(tmp_path / "out"))
+    plan = msgspec.structs.replace(plan, models=("linear-ngrams",))
+    Race(plan, 0.0)
+    with pytest.raises(ConfigError, match=r"contains a race of 5 minutes, and --minutes is 0\.0001"):
+        Race(msgspec.structs.replace(plan, minutes=1e-4), 0.0)
+    assert [one.name for one in Race(plan, 0.0).candidates] == ["linear", "linear-ngrams"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnosis_common import constant, falling, looks, steps
+from diagnosis_common import STEPS, constant, falling, looks, steps
 from seqloom.config.training import SgdConfig, StreamsConfig, TrainingConfig
 from seqloom.experiments.doctor import curves
 from seqloom.experiments.doctor.curves import curve_findings, losses_drawn, risen_dev_loss, roughness, story_of
@@ -147,6 +147,49 @@ def test_a_dev_loss_that_stands_while_the_training_loss_falls_is_overfitting() -
     assert isinstance(apart, float) and curves.LESSER_GAP < apart < curves.GAP, "the gap alone says nothing"
     assert finding.evidence["about as low since step"] == 160 and "has hardly changed since step 160" in finding.text
     assert advised(finding)[0] == "--dropout 0.3"
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [7.4, 5.9, 4.4],
+        [8.0 - 0.36 * at for at in range(10)],
+        [8.4 - 0.25 * at for at in range(16)],
+    ],
+)
+def test_a_dev_loss_that_still_falls_far_above_the_training_loss_asks_to_train_longer(losses: list[float]) -> None:
+    training = steps(lambda share: 1.2 + 7.2 * math.exp(-6 * share), noise=0.02)
+    finding = found(training + looks(losses))["dev.gap"]
+    assert finding.evidence["dev loss"] == finding.evidence["lowest dev loss"] == losses[-1]
+    assert finding.title == "The dev loss is far above the training loss"
+    assert "is still falling, but is far above the training loss" in finding.text and "risen" not in finding.text
+    assert advised(finding) == ["--epochs 30", "--dropout 0.3", "--weight-decay 0.1", "--patience 3"]
+
+
+@pytest.mark.parametrize("losses", [[7.4, 4.5, 4.4], [7.4, 4.4, 4.5], [6.0, 4.5, 4.42, *[4.4] * 7]])
+def test_a_dev_loss_that_stands_still_far_above_the_training_loss_is_overfitting(losses: list[float]) -> None:
+    training = steps(lambda share: 1.2 + 7.2 * math.exp(-6 * share), noise=0.02)
+    finding = found(training + looks(losses))["dev.gap"]
+    assert f"has hardly changed since step {2 * (STEPS // len(losses))}" in finding.text
+    assert finding.title == "The model overfits" and advised(finding)[0] == "--dropout 0.3"
+
+
+@pytest.mark.parametrize(
+    ("losses", "lowest"),
+    [
+        ([7.4, 4.4, 5.9], 266),
+        ([5.9, 4.4, 4.8, 5.2], 200),
+        ([4.4, 7.0, 5.5, 5.0], 100),
+        ([6.0, 4.4, 7.0, 6.2, 5.0], 160),
+    ],
+)
+def test_a_dev_loss_rises_after_its_lowest_value(losses: list[float], lowest: int) -> None:
+    training = steps(lambda share: 1.2 + 7.2 * math.exp(-6 * share), noise=0.02)
+    finding = found(training + looks(losses))["dev.gap"]
+    assert f"has risen since step {lowest} and is far above" in finding.text
+    assert finding.evidence["at step"] == lowest
+    late = losses[losses.index(min(losses)) + 1 :][-2:]
+    assert finding.evidence["dev loss"] == pytest.approx(sum(late) / len(late))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ from seqloom.experiments.doctor.findings import Advice, Diagnosis
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Report, Stepped
 from seqloom.training.run import TrainedRun, train, train_run
+
+LABELED = {"good": "yes", "bad": "no"}
 
 
 def written(path: Path, rows: list[tuple[str, str]]) -> Path:
@@ -96,6 +99,38 @@ def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
     (note,) = diagnosis.messages  # the data is that easy
     assert "not better by more than chance than the recipe linear" in note and "accuracy is 1 and 1;" in note
     assert diagnosis.codes == () and len(diagnosis.figures) == 2
+
+
+@pytest.mark.slow
+def test_a_cheaper_model_comes_with_its_command_and_labels_without_dev_rows_are_named(tmp_path: Path) -> None:
+    draws = random.Random(0)
+    lines = [f"{' '.join(draws.choices('abcdefg', k=7))} {word};{label}" for word, label in 300 * [*LABELED.items()]]
+    (tmp_path / "my films.csv").write_text("\n".join(["body;stars", *lines, "one thing;odd", "more;odd", ""]))
+    given: dict[str, Any] = {"delimiter": ";", "input": ("body",), "target": ("stars",), "metric": "macro_f1"}
+    usual: dict[str, Any] = {"model": "bag", "size": "nano", "lr": 0.05, "epochs": 4, "device": "cpu"}
+    run = train(tmp_path / "my films.csv", out=tmp_path / "run", split_seed=2, **given, **usual)
+    found = diagnose(run.folder)
+    (command,) = found.next
+    files = f"seqloom train '{tmp_path}/my films.csv' --delimiter ';'"
+    assert command.startswith(files) and command.endswith("--metric macro_f1 --model linear")
+    assert "--split-seed 2" in command and "--input body --target stars" in command
+    assert command in found.text(60), "a command is not broken into lines"
+    assert "use --model linear (see Next)" in " ".join(found.messages)
+    missing = "labels that the dev set does not have, with their number in the training set: odd (2)"
+    assert f"{missing}; no dev score covers them" in found.messages
+    ran = CliRunner().invoke(app, [*shlex.split(command)[1:], "--out", str(tmp_path / "linear")])
+    assert ran.exit_code == 0 and diagnose(tmp_path / "linear").next == ()
+
+
+@pytest.mark.slow
+def test_entity_types_without_dev_spans_are_named(tmp_path: Path) -> None:
+    for part, some in (("train", ("B-PER", "B-ORG")), ("dev", ("B-PER",))):
+        lines = [f"w{at % 7} O\nAnn {some[at % len(some)]}\n" for at in range(60)]
+        (tmp_path / f"{part}.conll").write_text("\n".join(lines))
+    dev = (str(tmp_path / "dev.conll"),)
+    run = train(tmp_path / "train.conll", out=tmp_path / "run", dev=dev, model="cnn", size="nano", epochs=1)
+    (note,) = (one for one in diagnose(run.folder).messages if "does not have" in one)
+    assert note.startswith("entity types that the dev set does not have") and "ORG (30); no dev score" in note
 
 
 @pytest.mark.slow
@@ -186,7 +221,7 @@ def test_the_verb_shows_a_run_as_text_json_and_page_and_says_what_it_could_not_l
     assert shown.exit_code == 0 and "its curves can be checked from" in shown.output.replace("\n", " ")
     assert "too short to check" in shown.output.replace("\n", " ") and "✓" not in shown.output
     assert "<!DOCTYPE html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert json.loads(doctor(data / "run", "--json").output)["format"] == 4
+    assert json.loads(doctor(data / "run", "--json").output)["format"] == 5
     (data / "dev.jsonl").unlink()
     assert "the model was not checked" in doctor(data / "run").output.replace("\n", " ")
 

@@ -138,7 +138,9 @@ def test_the_curves_decide_about_overfitting_if_they_are_long_enough() -> None:
 def test_a_run_that_is_not_better_than_a_recipe_by_more_than_chance_is_told_so() -> None:
     linear = BaselineScore("the recipe linear", 0.79, wins=False, recipe="linear", loses=False)
     (note,) = as_good(SCORES._replace(baselines=(linear,)))
-    assert "not better by more than chance than the recipe linear" in note and note.endswith("--model linear")
+    assert "not better by more than chance than the recipe linear" in note and note.endswith(
+        "use --model linear (see Next)"
+    )
     assert "accuracy is 0.8 and 0.79" in note
     for other in (linear._replace(loses=True), linear._replace(wins=True), linear._replace(recipe=None)):
         assert list(as_good(SCORES._replace(baselines=(other,)))) == []

@@ -5,6 +5,7 @@ The table `PORTFOLIO` lists the candidates for each task, cheapest first. Recipe
 kind of input are left out.
 """
 
+import math
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -19,6 +20,7 @@ from seqloom.errors import ConfigError, did_you_mean
 from seqloom.experiments.auto.results import Leaderboard
 from seqloom.experiments.workers import RunsPlan, Why
 from seqloom.recipes.families import SIZES, Size
+from seqloom.report.numbers import duration
 from seqloom.tasks.encoders import has_words
 from seqloom.tasks.task import HeadSettings
 from seqloom.training.events import Report
@@ -110,18 +112,15 @@ def portfolio(plan: AutoPlan, first: Resolved) -> tuple[RaceCandidate, ...]:
             f"auto does not know which models suit the task {task.name}; it works for {', '.join(PORTFOLIO)}",
             fix="use `seqloom train` or `seqloom tune`",
         )
-    offered, usual = task.recipes(), PORTFOLIO[task.name]
-    usual = tuple(
-        one
-        for one in usual
-        if one.recipe in offered
-        and one.head in (None, *task.heads)
-        and one.head != task.default_head(one.recipe)
-        and (one.char_encoder is None or _has_time_for_ngrams(plan, first))
-    )
+    offered = task.recipes()
+    reasons = {one: _left_out(one, plan, first) for one in PORTFOLIO[task.name]}
+    usual = tuple(one for one, reason in reasons.items() if reason is None)
     known = {one.name: one for one in usual}
     known |= {name: RaceCandidate(name=name, recipe=name) for name in offered if name not in known}
+    lacking = {one.name: reason for one, reason in reasons.items() if reason is not None}
     for name in plan.models:
+        if name not in known and name in lacking:
+            raise ConfigError(f"--models {name}: {lacking[name].problem}", fix=lacking[name].fix)
         if name not in known:
             raise ConfigError(f"--models: {task.name} has no model '{name}'", fix=did_you_mean(name, known))
     default = [one.name for one in usual if one.name in known]
@@ -138,11 +137,46 @@ def portfolio(plan: AutoPlan, first: Resolved) -> tuple[RaceCandidate, ...]:
     return tuple(chosen)
 
 
-def _has_time_for_ngrams(plan: AutoPlan, first: Resolved) -> bool:
-    """Whether the data has words whose character n-grams can be counted in a small part of the time."""
-    if not has_words(first.prepared.schema) or not isinstance(first.config.encoding.tokenizer, WordsConfig):
-        return False
-    return NGRAMS_OF_TOKEN * training_tokens(first.prepared) <= NGRAMS_SHARE * plan.seconds
+class Lack(NamedTuple):
+    """Why a candidate is left out of a race, and what to do about it."""
+
+    problem: str
+    fix: str
+
+
+def _left_out(one: RaceCandidate, plan: AutoPlan, first: Resolved) -> Lack | None:
+    """What a candidate of the portfolio lacks; None if it races."""
+    task, schema = first.task, first.prepared.schema
+    if one.recipe not in task.recipes():
+        return Lack(f"it does not read {schema.input.noun}", f"choose from {', '.join(task.recipes())}")
+    if one.head is not None and one.head == task.default_head(one.recipe):
+        return Lack(f"its head is the default of {one.recipe} for this data", f"give {one.recipe}")
+    if one.head not in (None, *task.heads):
+        return Lack(f"this data has no {one.head} head", f"give {one.recipe}")
+    return None if one.char_encoder is None else _no_ngrams(plan, first)
+
+
+def _no_ngrams(plan: AutoPlan, first: Resolved) -> Lack | None:
+    """Why the character n-grams of words cannot be counted, or not in a small part of the time."""
+    if not has_words(first.prepared.schema):
+        return Lack(
+            f"character n-grams are for one text, but the input is {first.prepared.schema.input}", "leave it out"
+        )
+    tokenizer = first.config.encoding.tokenizer
+    if not isinstance(tokenizer, WordsConfig):
+        return Lack(
+            f"character n-grams are those of words, but the tokens are {tokenizer.kind()}",
+            "give --tokenizer words, or leave it out",
+        )
+    tokens = training_tokens(first.prepared)
+    seconds = NGRAMS_OF_TOKEN * tokens / NGRAMS_SHARE
+    if seconds <= plan.seconds:
+        return None
+    minutes = math.ceil(100 * seconds / 60) / 100
+    return Lack(
+        f"counting the character n-grams of {tokens:,} tokens would take too much of {duration(plan.seconds)}",
+        f"give --minutes {minutes:g} or more, or leave it out",
+    )
 
 
 def larger(size: Size) -> Size | None:

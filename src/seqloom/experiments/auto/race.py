@@ -62,6 +62,7 @@ from seqloom.experiments.auto.record import (
     TOO_SLOW,
     RaceRecord,
     Rung,
+    earlier_decisions,
     is_lack_of_time,
     opened_record,
     require_own_folder,
@@ -111,12 +112,13 @@ class Race:
                 "scores cannot be compared",
                 fix="leave --init out, or use `seqloom train --init`",
             )
+        settings = plan.asked(first) | {"models": plan.models, "init": plan.init}
+        decided = earlier_decisions(plan, settings)
         self.candidates = portfolio(plan, first)
         for one in self.candidates:
             if not one.recipe:
                 resolved_run(plan, Entry(candidate=one, steps=None))  # raises if the --init model is missing or unfit
-        settings = plan.asked(first) | {"models": plan.models, "init": plan.init}
-        self.record: RaceRecord = opened_record(plan, settings, began)
+        self.record: RaceRecord = opened_record(plan, settings, decided, began)
         self.leaders = Leaders(self.task)
         for entry in self.record.decided.entries:
             self._take(entry)

@@ -133,16 +133,11 @@ def is_lack_of_time(why: str) -> bool:
     return why in (TIME_UP, NOT_MEASURED) or why.startswith(NOT_VALIDATED) or why.endswith(TOO_SLOW.partition("{}")[2])
 
 
-def opened_record(plan: AutoPlan, settings: dict[str, Any], began: float) -> RaceRecord:
-    """The record of the race in the folder, or of a new race; ConfigError if the folder contains a different race.
-
-    `began` is when this start of the race began, by `now`.
-    """
+def earlier_decisions(plan: AutoPlan, settings: dict[str, Any]) -> RaceDecisions | None:
+    """The decisions of the race in the folder, if there is one; ConfigError for a different race or less time."""
     path, plain = plan.folder / DECISIONS, msgspec.json.decode(msgspec.json.encode(settings))
     if not path.is_file():
-        record = RaceRecord(plan.folder, RaceDecisions(settings=plain, seconds=plan.seconds), began)
-        record.decide()
-        return record
+        return None
     try:
         decided = msgspec.json.decode(path.read_bytes(), type=RaceDecisions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -158,6 +153,16 @@ def opened_record(plan: AutoPlan, settings: dict[str, Any], began: float) -> Rac
             f"{plan.folder} contains a race of {decided.seconds / 60:g} minutes, and --minutes is {plan.minutes:g}",
             fix="give the same minutes or more, or another --out",
         )
+    return decided
+
+
+def opened_record(plan: AutoPlan, settings: dict[str, Any], decided: RaceDecisions | None, began: float) -> RaceRecord:
+    """The record of a race with these decisions, or of a new race; `began` is when this start of it began, by `now`."""
+    if decided is None:
+        plain = msgspec.json.decode(msgspec.json.encode(settings))
+        record = RaceRecord(plan.folder, RaceDecisions(settings=plain, seconds=plan.seconds), began)
+        record.decide()
+        return record
     record = RaceRecord(plan.folder, decided, began)
     if plan.seconds > decided.seconds:  # continue it; whatever lacked time gets another chance
         late = {name for name, why in decided.problems.items() if is_lack_of_time(why)}

@@ -228,6 +228,7 @@ RISEN, LESSER_GAP = 0.05, 0.25  # a smaller gap counts if the dev loss rises by 
 # this share of the gain came after the dev loss was within LEVEL of its lowest: it was memorized. A dev loss below HIGH
 # of the initial loss is exempt: there the predictions are mostly right.
 MEMORIZED, LEVEL = 0.1, 0.02
+LATE = 0.2  # share of the run: a dev loss that reached its level later than this before the end is still falling
 MOST_DROPOUT, STRONG_DECAY = 0.5, 0.1  # beyond these, more does not help
 EXPLODED = 20.0  # median norm, in multiples of the clip norm; 1 to 5 are normal
 SPIKE = 100.0  # multiples of the median norm, without clipping
@@ -487,11 +488,13 @@ def plateau(story: Story, _: TrainingConfig) -> Finding | None:
 
 
 def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
-    """The training loss falls and the dev loss does not: the model overfits."""
+    """The dev loss is far above the training loss: it has risen, stands still, or falls more slowly."""
     if not story.has_dev_curve:
         return None
-    losses = [loss for _, loss in story.dev_losses]
-    last, lowest = fmean(losses[-2:]), min(losses)
+    places, losses = zip(*story.dev_losses, strict=True)
+    lowest = min(losses)
+    at = losses.index(lowest)
+    last = fmean(losses[at + 1 :][-2:] or [lowest])
     gained = story.first - story.last
     if gained < LEARNED * story.first:
         return None
@@ -501,23 +504,29 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     stands = memorized >= MEMORIZED and last >= HIGH * story.first
     if apart < GAP and (apart < LESSER_GAP or not (risen >= RISEN or stands)):
         return None
-    now = "risen" if risen > LEVEL else "hardly changed"
+    title, cure, advice = "The model overfits", "Regularize the model or stop earlier", regularizing(config, dropout)
+    if risen > LEVEL:
+        now = f"has risen since step {places[at]:,} and is"
+    elif places[-1] - turned >= LATE * places[-1]:
+        now = f"has hardly changed since step {turned:,} and is"
+    else:
+        title, now = "The dev loss is far above the training loss", "is still falling, but is"
+        cure, advice = "Train longer and regularize the model", (longer(story, config), *advice)
     return Finding(
         "dev.gap",
-        "The model overfits",
-        f"The training loss kept falling, but the dev loss has {now} since step {turned:,} and is far above it. "
-        "Regularize the model or stop earlier; more data helps most.",
+        title,
+        f"The dev loss {now} far above the training loss. {cure}; more data helps most.",
         {
             "training loss": story.last,
             "dev loss": last,
             "lowest dev loss": lowest,
-            "at step": float(next(step for step, loss in story.dev_losses if loss == lowest)),
+            "at step": float(places[at]),
             "about as low since step": float(turned),
             "loss gap between dev and training, relative to the decrease": apart,
             "share of the decrease in training loss since then": memorized,
         },
-        losses_drawn(story, "The model overfits"),
-        regularizing(config, dropout),
+        losses_drawn(story, title),
+        advice,
     )
 
 

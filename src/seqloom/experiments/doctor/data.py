@@ -5,11 +5,15 @@ Time is wasted on padding, and when steps wait for their data.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median, quantiles
 
+import numpy as np
+
+from seqloom.config.data import SplitName
 from seqloom.config.training import ByLengthConfig, TrainingConfig
 from seqloom.data.checks.check import DataFinding
+from seqloom.data.prepared import Prepared
 from seqloom.experiments.doctor.curves import FIND_RATE, Story
 from seqloom.experiments.doctor.findings import Advice, Finding
 from seqloom.report.figures.bars import Bars
@@ -21,6 +25,7 @@ DOMINATES, AT_MOST = 0.95, 0.9  # share of the predictions that have one label, 
 NEVER, RARE = 20, 0.02  # a label with this many examples, and this share, should be predicted at least once
 UNEVEN = 3.0  # ratio of label frequencies: with balanced labels, a missing one means little learning, not rarity
 SHOWN = 12
+EVALUATED: tuple[SplitName, SplitName] = ("train", "dev")
 
 Confusion = Sequence[tuple[str, str, int]]  # true label, predicted label, count
 BALANCED = Advice("--class-weights", "balanced", "gives rare labels as much weight as frequent ones")
@@ -116,9 +121,38 @@ def never_found(per_class: Mapping[str, Mapping[str, float | None]], *, spans: b
     missed = sorted((name for name, count in support.items() if count), key=lambda name: -support[name])
     if missed:
         kind = "entity types" if spans else "labels"
-        listed = ", ".join(f"{name} ({support[name]:,})" for name in missed[:SHOWN])
-        more = f" and {len(missed) - SHOWN:,} more" if len(missed) > SHOWN else ""
-        yield f"{kind} never found in the dev set, with their number there: {listed}{more}"
+        yield f"{kind} never found in the dev set, with their number there: {_listed(missed, support)}"
+
+
+def never_scored(prepared: Prepared, span_types: Collection[str] = ()) -> Iterator[str]:
+    """A message about labels of the training set that the dev set does not have; of spans, their types."""
+    labels, target = prepared.schema.labels, prepared.columns.get("target")
+    if not labels or target is None:
+        return
+    names = [label.partition("-")[2] for label in labels] if span_types else labels
+    of_train, of_dev = (_by_name(names, target.select(prepared.splits[part]).values) for part in EVALUATED)
+    known = span_types or dict.fromkeys(names)
+    missing = sorted((name for name in known if of_train[name] and not of_dev[name]), key=lambda name: -of_train[name])
+    if missing:
+        kind = "entity types" if span_types else prepared.schema.target.noun + "s"
+        number = "number of tags" if prepared.schema.target.of_steps else "number"
+        yield (
+            f"{kind} that the dev set does not have, with their {number} in the training set: "
+            f"{_listed(missing, of_train)}; no dev score covers them"
+        )
+
+
+def _by_name(names: Sequence[str], numbers: np.ndarray) -> Counter[str]:
+    """How often each name occurs; several numbers may have one name, and negative ones have none."""
+    found = Counter[str]()
+    for name, count in zip(names, np.bincount(numbers[numbers >= 0], minlength=len(names)).tolist(), strict=True):
+        found[name] += count
+    return found
+
+
+def _listed(names: Sequence[str], counts: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{name} ({counts[name]:,})" for name in names[:SHOWN])
+    return listed + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
 
 
 FEW = 100  # rows of a dev set on which accuracy is uncertain by a tenth in either direction

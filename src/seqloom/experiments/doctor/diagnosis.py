@@ -45,6 +45,7 @@ from seqloom.experiments.doctor.data import (
     cost_findings,
     label_findings,
     never_found,
+    never_scored,
     split_messages,
 )
 from seqloom.experiments.doctor.findings import Diagnosis, Finding
@@ -55,6 +56,7 @@ from seqloom.experiments.doctor.scores import (
     ScoreBatches,
     Scores,
     as_good,
+    cheaper_runs,
     low_score,
     measure_scores,
     score_findings,
@@ -94,6 +96,7 @@ class ModelMeasurements(NamedTuple):
     messages: tuple[str, ...] = ()
     checked: bool = True  # False: the model or the dev set is missing
     compared: bool = True  # False: the dev set is too small, or the training set is missing
+    next: tuple[str, ...] = ()  # commands that train a cheaper model
 
 
 @strict
@@ -167,8 +170,8 @@ def diagnosis(
         *(learning if low is None else (low,)),
         *inside_findings(measured.inside, story),
         *label_findings(measured.confusion, warned, weighing=(BALANCED,) if measured.has_weights else ()),
+        *(() if solved else cost_findings(story, config.training, measured.lengths)),
     )
-    findings = (*findings, *(() if solved else cost_findings(story, config.training, measured.lengths)))
     codes = [one.code for one in findings]  # a curve and a score may say the same; the curve has the picture
     findings = tuple(one for at, one in enumerate(findings) if one.code not in codes[:at])
     if solved:  # no advice about gradient descent
@@ -187,6 +190,7 @@ def diagnosis(
         long_enough=solved or story.is_long_enough,
         model_checked=measured.checked,
         scores_compared=measured.compared,
+        next=measured.next,
     )
 
 
@@ -239,7 +243,9 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         named = "this run on the complete dev set" if running else f"this run on all {len(lengths):,} dev rows"
         of_all = () if score is None else ((named, score),)
     uncompared = bool(messages)
-    messages = (*messages, *never_found(known.per_class, spans=prepared.schema.target.of_steps), *as_good(scores))
+    missing = () if both is None else never_scored(both, task.span_types)
+    found = never_found(known.per_class, spans=prepared.schema.target.of_steps)
+    messages = (*messages, *found, *missing, *as_good(scores))
     # Confusions of spans say nothing about the frequency of labels.
     confusion = own.confusion if prepared.schema.target.one_label else ()
     return ModelMeasurements(
@@ -254,6 +260,7 @@ def measure(folder: RunFolder, config: RunConfig) -> ModelMeasurements:
         score_of_all=of_all,
         messages=messages,
         compared=not uncompared,
+        next=cheaper_runs(scores, run.config),
     )
 
 

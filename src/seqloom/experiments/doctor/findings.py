@@ -20,6 +20,7 @@ from seqloom.report.document import (
     Bullets,
     Callout,
     Code,
+    CodeBlock,
     Document,
     DocumentBlock,
     Heading,
@@ -33,7 +34,7 @@ from seqloom.report.document import (
 )
 from seqloom.report.figures.figure import Figure
 
-FORMAT = 4  # of the JSON
+FORMAT = 5  # of the JSON
 
 
 class Advice(NamedTuple):
@@ -90,6 +91,7 @@ class Diagnosis(Shown):
     long_enough: bool = True  # whether the curves were long enough to check
     model_checked: bool = True  # whether the model could be run on the dev set
     scores_compared: bool = True  # whether the scores could be compared with baselines
+    next: tuple[str, ...] = ()  # commands to try next, in the shell
 
     def __repr__(self) -> str:
         found = "".join(f"\n  {one.code}: {one.title}" for one in self.findings)
@@ -139,6 +141,7 @@ class Diagnosis(Shown):
                 Pictures(self.figures),
                 *([Heading("Notes")] if self.messages else []),
                 *(Aside(text) for text in self.messages),
+                *([Heading("Next"), CodeBlock("\n".join(self.next), "sh")] if self.next else []),
             ],
         )
 
@@ -163,4 +166,5 @@ class Diagnosis(Shown):
             "scored_on": self.scored_on,
             "figures": [figure.data() for figure in self.figures],
             "messages": list(self.messages),
+            "next": list(self.next),
         }

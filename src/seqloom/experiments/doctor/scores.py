@@ -11,6 +11,7 @@ by more than chance: in 975 of 1,000 resamples of the examples (paired bootstrap
 """
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple, cast
@@ -19,7 +20,8 @@ import numpy as np
 from torch import nn
 
 from seqloom.config.models import AnyModel
-from seqloom.config.training import NewtonConfig, TrainingConfig
+from seqloom.config.options import typed_changes, typed_settings
+from seqloom.config.training import NewtonConfig, RunConfig, TrainingConfig
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
 from seqloom.experiments.doctor.curves import (
@@ -278,8 +280,16 @@ def as_good(scores: Scores) -> Iterator[str]:
             yield (
                 f"this run is not better by more than chance than {one.name}, which is trained in seconds: their "
                 f"{scores.metric.name} is {number(scores.own)} and {number(one.score)}; if that is good enough, use "
-                f"--model {one.recipe}"
+                f"--model {one.recipe} (see Next)"
             )
+
+
+def cheaper_runs(scores: Scores, config: RunConfig) -> tuple[str, ...]:
+    """The commands that train recipes which are cheaper than the run and not worse, on its data and by its metric."""
+    recipes = [one.recipe for one in scores.baselines if one.recipe is not None and not one.loses]
+    given = [*map(shlex.quote, config.data.train), *filter(None, typed_changes(config.data))]
+    given += typed_settings(config.training, ["metric"])
+    return tuple(" ".join(["seqloom train", *given, f"--model {recipe}"]) for recipe in recipes)
 
 
 def hardly_learned(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:

@@ -27,7 +27,7 @@ class Pool(Mixer):
         return self.by_document(self._everywhere, x)
 
     def _everywhere(self, x: Padded) -> Padded:
-        summary = self.summarize(x.with_values(x.values))  # [B,D]; the input of a mixer need not be zero in the padding
+        summary = self.summarize(x)  # [B,D]
         return x.with_values(summary[:, None].expand_as(x.values))
 
 

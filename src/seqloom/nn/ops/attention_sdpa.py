@@ -84,7 +84,7 @@ def _penalize(mask: Mask, query: Places, key: Places, dtype: torch.dtype) -> Ten
     """
     allowed = compact(mask, query, key)  # [B,1,T or 1,S]
     time = allowed.shape[-1]
-    room = torch.zeros(*allowed.shape[:-1], -(-time // ALIGNMENT) * ALIGNMENT, dtype=dtype, device=allowed.device)
+    room = allowed.new_zeros((*allowed.shape[:-1], -(-time // ALIGNMENT) * ALIGNMENT), dtype=dtype)
     penalties = room[..., :time]
     return penalties.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 

@@ -101,8 +101,8 @@ def _tiles(request: Request) -> Tensor:
         table = (query @ (scale * bias.keys).to(query.dtype).T).float().contiguous()
     output: Tensor
     before, after = request.mask.reach()
-    narrow = before is not None and after is not None and before + 1 + after <= _NARROW
-    output, _, mass = _forward(query, key, value, *found[:5], slopes, table, *found.sparse, narrow, scale)
+    reach = None if before is None or after is None else before + 1 + after
+    output, _, mass = _forward(query, key, value, *found[:5], slopes, table, *found.sparse, reach, scale)
     return output + mass.to(output.dtype) @ bias.values.to(output.dtype) if isinstance(bias, Shaw) else output
 
 
@@ -121,7 +121,7 @@ def _forward(
     table: Tensor | None,  # [B,H,T,2R+1] terms of the scores by clipped distance
     local: int,
     stride: int,
-    narrow: bool,
+    reach: int | None,  # keys that a query reads at most
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The output, the logarithm of the sum of each query's exponentials, and its weight on each clipped distance."""
@@ -129,7 +129,7 @@ def _forward(
 
     (batch, heads, time, width), end = query.shape, key.shape[2]
     output, level, mass = _outputs(query, table)
-    blocks, in_bits = forward_blocks(query.dtype, width, narrow), level if table is None else table * LOG2E
+    blocks, in_bits = forward_blocks(query.dtype, width, reach), level if table is None else table * LOG2E
     triton_tiles.forward_tiles[(-(-time // blocks.queries), batch * heads)](
         query, key, value, output, level, mass, first, last, origin, _given(slopes, level), in_bits, scale,
         *_strides(query, key, value, output), _by_row(first), _by_row(origin), heads, time, end,
@@ -177,7 +177,7 @@ def _backward(
     table: Tensor | None,
     local: int,
     stride: int,
-    narrow: bool,
+    reach: int | None,
     scale: float,
     output: Tensor,
     level: Tensor,
@@ -190,14 +190,14 @@ def _backward(
     _, _, of_table = _outputs(query, table)
     tables = (level if table is None else table * LOG2E, _given(pulls, level))
     settings = (slopes is not None, local, stride, _radius(table), width, depth(width))
-    blocks = query_blocks(query.dtype, width, narrow)
+    blocks = query_blocks(query.dtype, width, reach)
     triton_tiles.query_gradients[(-(-time // blocks.queries), batch * heads)](
         query, key, value, output, upstream, level, offset, of_query, first, last, origin, _given(slopes, level),
         *tables, of_table, scale, *_strides(query, key, value, output, upstream, of_query), _by_row(first),
         _by_row(origin), heads, time, end, *settings, blocks.queries, blocks.keys,
         precision(query.dtype), num_warps=blocks.warps, num_stages=blocks.stages,
     )  # fmt: skip
-    blocks = key_blocks(query.dtype, width, narrow)
+    blocks = key_blocks(query.dtype, width, reach)
     triton_tiles.key_gradients[(-(-end // blocks.keys), batch * heads)](
         query, key, value, upstream, level, offset, of_key, of_value, first_reader, last_reader, origin,
         _given(slopes, level), *tables, scale, *_strides(query, key, value, upstream, of_key), _by_row(first_reader),
@@ -213,7 +213,7 @@ def _(_: Any, __: Any, ___: Any, query: Tensor, key: Tensor, value: Tensor, *mor
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *tensors, ctx.local, ctx.stride, ctx.narrow, ctx.scale = inputs
+    *tensors, ctx.local, ctx.stride, ctx.reach, ctx.scale = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors, *output)
 
@@ -228,7 +228,7 @@ def _gradients(ctx: Any, upstream: Tensor | None, _: None, pulls: Tensor | None)
     if table is not None:
         pulls = torch.zeros_like(table) if pulls is None else pulls.contiguous()
         offset = (mass * pulls).sum(dim=-1)
-    settings = (ctx.local, ctx.stride, ctx.narrow, ctx.scale)
+    settings = (ctx.local, ctx.stride, ctx.reach, ctx.scale)
     *found, of_table = _backward(upstream, pulls, offset, *tensors, *settings, output, level)
     return (*found, *[None] * 6, None if table is None else of_table, *[None] * 4)
 
@@ -271,27 +271,31 @@ def precision(dtype: torch.dtype) -> str:
     return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
 
 
-def forward_blocks(dtype: torch.dtype, width: int, narrow: bool) -> TileSizes:
-    """The tiles of the forward pass."""
+def _is_narrow(reach: int | None) -> bool:
+    return reach is not None and reach <= _NARROW
+
+
+def forward_blocks(dtype: torch.dtype, width: int, reach: int | None) -> TileSizes:
+    """The tiles of the forward pass, for queries that read so many keys at most."""
     if dtype == torch.float32:  # exact products keep whole tiles in registers
         return TileSizes(64, 32, 4, 2) if width <= 64 else TileSizes(32, 16, 4, 1)
     if width > 64:
         return TileSizes(128, 64, 8, 3)
-    return TileSizes(64, 64, 4, 3) if narrow else TileSizes(128, 64, 4, 3)
+    return TileSizes(64, 64, 4, 3) if _is_narrow(reach) else TileSizes(128, 64, 4, 3)
 
 
-def query_blocks(dtype: torch.dtype, width: int, narrow: bool) -> TileSizes:
+def query_blocks(dtype: torch.dtype, width: int, reach: int | None) -> TileSizes:
     """The tiles of the gradient of the queries."""
     if dtype == torch.float32:
         return TileSizes(32, 32, 4, 1) if width <= 64 else TileSizes(32, 16, 4, 1)
-    return TileSizes(64, 64, 4, 3) if narrow and width <= 64 else TileSizes(128, 64, 8, 3)
+    return TileSizes(64, 64, 4, 3) if _is_narrow(reach) and width <= 64 else TileSizes(128, 64, 8, 3)
 
 
-def key_blocks(dtype: torch.dtype, width: int, narrow: bool) -> TileSizes:
+def key_blocks(dtype: torch.dtype, width: int, reach: int | None) -> TileSizes:
     """The tiles of the gradients of keys and values."""
     if dtype == torch.float32:
         return TileSizes(32, 32, 4, 1) if width <= 64 else TileSizes(16, 32, 4, 1)
-    return TileSizes(64, 64, 4, 3) if narrow and width <= 64 else TileSizes(64, 128, 8, 3)
+    return TileSizes(64, 64, 4, 3) if _is_narrow(reach) and width <= 64 else TileSizes(64, 128, 8, 3)
 
 
 TILES = Kernel("tiles", _tiles_refuses, _tiles_declines, _tiles)

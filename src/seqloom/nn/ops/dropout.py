@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqloom.nn.ops.transforms import is_transformed
+
 BITS, EACH = 16, 4  # of a number of 64 bits
 RAREST = 1e-3
 
@@ -22,7 +24,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     """The values with some of them zero, and the others scaled; random numbers come from torch's generator."""
     if rate < RAREST or rate >= 1 or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         return F.dropout(x, rate)
-    if torch.compiler.is_compiling():
+    if is_transformed():
         return F.dropout(x, rate)
     dropped = round(rate * 2**BITS)
     return masked(x, drawn_mask(x, dropped), 2**BITS / (2**BITS - dropped))

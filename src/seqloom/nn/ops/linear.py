@@ -15,6 +15,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from seqloom.errors import ConfigError, KernelError, did_you_mean
 from seqloom.nn.ops.kernels import Choice, launches_are_free, named, on_its_device, report_choice, triton_refuses
 from seqloom.nn.ops.linear_onednn import onednn_declines, onednn_linear, onednn_refuses
+from seqloom.nn.ops.transforms import is_transformed
 
 KERNELS = ("plain", "onednn")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -74,7 +75,7 @@ def add_linear(total: Tensor, values: Tensor, weight: Tensor) -> None:
 
 def _is_for_onednn(values: Tensor, weight: Tensor, rows: int) -> bool:
     """Whether oneDNN computes a product: the user named it, or nothing speaks against it."""
-    if torch.compiler.is_compiling():
+    if is_transformed():
         return False
     if (name := named("linear")) is None:
         chosen = onednn_declines(values, weight, rows) is None and onednn_refuses(values, weight) is None

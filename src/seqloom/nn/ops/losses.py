@@ -181,9 +181,10 @@ def chunked_linear_cross_entropy(
     """
     weights = _weights_like(targets, weights, torch.promote_types(features.dtype, torch.float32))
     if chunk is None:
-        few = features.device.type == "cpu"
-        chunk = max(1, min(LARGEST_CHUNK, SCORES_OF_CHUNK // len(weight))) if few else LARGEST_CHUNK
-        chunk = fitting_rows(chunk) if few and mkl_is_slow() else chunk
+        chunk = LARGEST_CHUNK
+        if features.device.type == "cpu":
+            chunk = max(1, min(chunk, SCORES_OF_CHUNK // len(weight)))
+            chunk = fitting_rows(chunk) if mkl_is_slow() else chunk
     rows = _Rows(targets.masked_fill(weights == 0, 0), weights, smoothing, chunk)
     if torch.is_grad_enabled():
         total = _ChunkedLinearCrossEntropy.apply(features, weight, bias, rows)  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from seqloom.nn.ops.transforms import is_transformed
 from seqloom.nn.types import Padded
 
 
@@ -24,8 +25,15 @@ def mean(x: Padded) -> Tensor:
 
 
 def _wide_total(x: Padded) -> Tensor:
-    """The sum in float32 at least: a long one would overflow in float16. The padding is zero and adds nothing."""
-    return x.values.sum(dim=1, dtype=torch.promote_types(x.values.dtype, torch.float32))
+    """The sum in float32 at least: a long one would overflow in float16. The padding need not be zero.
+
+    On a CPU, the product with a row of ones and zeros reads the values once, and zeroing the padding would copy them.
+    """
+    wide = torch.promote_types(x.values.dtype, torch.float32)
+    copied = x.values.device.type != "cpu" or x.values.dtype != wide or torch.is_autocast_enabled("cpu")
+    if x.full or copied or is_transformed():
+        return x.with_values(x.values).values.sum(dim=1, dtype=wide)
+    return torch.bmm(x.valid[:, None].to(wide), x.values)[:, 0]
 
 
 def maximum(x: Padded) -> Tensor:
