@@ -221,7 +221,7 @@ class EntryDropout(Everywhere):
     """Dropout of each vector; zeros stay zero, so the padding does."""
 
     def forward(self, x: Padded) -> Padded:
-        return x.with_any(self.module(x.values))
+        return x.with_kept_zeros(self.module(x.values))
 
 
 class CausalChain(CausalMixer[tuple[Any, ...]]):
