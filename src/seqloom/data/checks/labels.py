@@ -8,12 +8,13 @@ step reports only what the finer keys keep apart: 'pos ' and 'pos' differ in whi
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from seqloom.data.checks.check import ExampleBlock
+from seqloom.data.kinds.kind import TargetKind
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Schema, Target
 from seqloom.data.values import is_number
 from seqloom.report.numbers import counted
 
@@ -186,6 +187,15 @@ UNSEEN_SHARE = 0.01
 OTHERWISE = "name the label column with --target, or choose another --task"
 
 
+def counted_labels(targets: Iterable[Target], kind: TargetKind) -> Counter[str]:
+    """The number of occurrences of each label in these targets, in the order of appearance."""
+    counts: Counter[str] = Counter()
+    for target, times in Counter(targets).items():
+        for label in kind.labels(target):
+            counts[label] += times
+    return counts
+
+
 class LabelCheck:
     """Finds label.too_many, label.single, label.singleton and label.unseen, and different spellings of a label."""
 
@@ -202,9 +212,9 @@ class LabelCheck:
         counts, firsts = self._counts.setdefault(block.split, Counter()), self._firsts.setdefault(block.split, {})
         if len(counts) > MOST_LABELS:
             return
-        labels = [label for example in block.examples for label in self._target.labels(example.target)]
-        counts.update(labels)
-        if set(labels) - firsts.keys():
+        found = counted_labels(block.examples.targets, self._target)
+        counts.update(found)
+        if found.keys() - firsts.keys():
             for example in block.examples:
                 for label in self._target.labels(example.target):
                     firsts.setdefault(label, example.place)
