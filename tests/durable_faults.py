@@ -12,6 +12,7 @@ A recorded trace of operations is replayed on a model of a disk that promises no
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -23,10 +24,14 @@ ERRORS = [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS]
 
 
 class QuickFiles(RealFiles):
-    """The real layer without the waiting: nobody pulls the plug while a test runs."""
+    """The real layer without the waiting: nobody pulls the plug while a test runs. Syncs come one after the other."""
 
     def sync(self, handle: int) -> None:
         pass
+
+    @contextmanager
+    def syncing(self) -> Iterator[Callable[[int], None]]:
+        yield self.sync
 
     def sync_folder(self, path: Path) -> None:
         pass

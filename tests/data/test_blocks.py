@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from seqloom.config.data import BadRows, DataConfig
@@ -42,6 +42,30 @@ def test_blocks_of_any_size_give_the_same_rows_and_messages(
     path.write_text("\n".join([",".join(columns), *sound, *lines, *sound[::-1]]) + "\n", encoding="utf-8")
     wanted = read(path, 1)
     assert all(read(path, block) == wanted for block in (2, 5, 256))
+
+
+@settings(max_examples=300, deadline=None)
+@example(line='"a",', delimiter=",")
+@example(line=',"",b', delimiter=",")
+@given(line=st.text(st.sampled_from('"",;]ab \r')), delimiter=st.sampled_from(",;]"))
+def test_regular_lines_are_those_of_which_the_parser_has_nothing_to_say(line: str, delimiter: str) -> None:
+    ledger = Ledger(BadRows(skip_bad_rows=True, max_bad_rows=1.0))
+    parser = delimited.QuotedRows(delimiter, "a.csv", ledger)
+    row = parser.take(7, line)
+    is_regular = delimited.regular(delimiter).fullmatch(line) is not None
+    assert is_regular == (row is not None and not parser.is_open and not ledger.counts)
+    if is_regular:
+        assert delimited.PlainRows(7, [line], delimiter, quoted=True)[0] == row
+
+
+def test_lines_with_quotes_are_read_by_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, rows = tmp_path / "rows.csv", [f'"one, ""{row}""",{"xy"[row % 2]}' for row in range(40)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    monkeypatch.setattr("seqloom.data.dataset._made", None)  # one by one
+    found, *_ = read(path, 256)
+    assert [(example.input, example.place.line) for _, example in found] == [
+        (f'one, "{row}"', row + 2) for row in range(40)
+    ]
 
 
 @pytest.mark.parametrize(

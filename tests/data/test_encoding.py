@@ -12,7 +12,7 @@ from seqloom.data.kinds.text import TextPair, cut_pairs, paired
 from seqloom.data.kinds.words import Words, cut_words
 from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input, Schema, Target
+from seqloom.data.schema import Example, Examples, Input, Schema, Target
 from seqloom.errors import RejectedError
 from seqloom.text.ragged import Ragged
 from seqloom.text.special_tokens import SEPARATOR
@@ -20,9 +20,11 @@ from seqloom.text.special_tokens import SEPARATOR
 BYTES = BytesConfig().fit([])
 
 
-def examples(*rows: tuple[Input, Target]) -> list[Example]:
+def examples(*rows: tuple[Input, Target]) -> Examples:
     """Examples of these inputs and targets."""
-    return [Example(given, target, str(line), Place("a", line)) for line, (given, target) in enumerate(rows, start=1)]
+    return Examples.of(
+        Example(given, target, str(line), Place("a", line)) for line, (given, target) in enumerate(rows, start=1)
+    )
 
 
 def encoder(schema: Schema, ledger: Ledger | None = None, **settings: object) -> ExampleEncoder:

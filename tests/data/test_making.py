@@ -28,7 +28,7 @@ def made(columns: str, *rows: tuple[Any, ...], **settings: Any) -> tuple[list[Ex
     roles = find_roles(DataConfig(train=("a.jsonl",), **settings), names, True, records, ledger)
     ledger.rows = len(records)  # as a reader counts them
     table = Table(names, iter(records), lambda record, column: Place(record.path, record.line, column + 1))
-    return [example for example, _ in make_examples(table, roles, ledger)], ledger
+    return list(make_examples(table, roles, ledger)), ledger
 
 
 def one(columns: str, row: tuple[Any, ...], **settings: Any) -> Example:

@@ -1,24 +1,27 @@
 """Parts: given or drawn and never mixed, told when they come out empty, in the order of their files, read in blocks."""
 
+import gc
 from collections import Counter
+from itertools import accumulate, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 from data_settings import BY_NAME, ROWS, table
-from seqloom.config.data import DataConfig, EncodingConfig, FoldSplit, RandomSplit, ReadingConfig
+from seqloom.config.data import SPLITS, DataConfig, EncodingConfig, FoldSplit, RandomSplit, ReadingConfig
 from seqloom.config.tokenizers import BytesConfig, CharactersConfig, WordsConfig
 from seqloom.data.check import load_data
 from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS
-from seqloom.data.dataset import Dataset, open_data
+from seqloom.data.dataset import Dataset, SplitBlock, open_data
 from seqloom.data.kinds.text import TextPair
 from seqloom.data.kinds.words import Words
 from seqloom.data.prepared import Prepared, prepare
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Input
-from seqloom.data.survey import Survey, _in_blocks
+from seqloom.data.schema import Example, Examples, Input
+from seqloom.data.survey import Survey, in_blocks
 from seqloom.errors import ConfigError
 from seqloom.text.special_tokens import UNKNOWN
 
@@ -209,8 +212,12 @@ def _decoded(prepared: Prepared, row: int) -> str:
 # Blocks
 
 
-def examples(inputs: list[Input]) -> list[tuple[Any, Example]]:
-    return [("train", Example(one, "x", "", Place("a", number))) for number, one in enumerate(inputs)]
+def examples(inputs: list[Input]) -> list[Example]:
+    return [Example(one, "x", "", Place("a", number)) for number, one in enumerate(inputs)]
+
+
+def in_train(rows: list[Example]) -> SplitBlock:
+    return SplitBlock(["train"] * len(rows), Examples.of(rows))
 
 
 @pytest.mark.parametrize(
@@ -224,11 +231,42 @@ def examples(inputs: list[Input]) -> list[tuple[Any, Example]]:
 )
 def test_a_block_of_large_rows_is_closed_by_their_size(large: Input) -> None:
     rows = examples([large] * 100)
-    blocks = [block for _, block in _in_blocks(iter(rows))]
-    assert [example for block in blocks for example in block] == [example for _, example in rows]
+    blocks = [block for _, block in in_blocks([in_train(rows)])]
+    assert [example for block in blocks for example in block] == rows
     assert max(map(len, blocks)) == -(-BLOCK_CHARACTERS // 150_000)
 
 
 def test_a_block_of_small_rows_is_closed_by_their_number() -> None:
-    blocks = [block for _, block in _in_blocks(iter(examples(["x"] * (BLOCK_ROWS + 1))))]
+    blocks = [block for _, block in in_blocks([in_train(examples(["x"] * (BLOCK_ROWS + 1)))])]
     assert list(map(len, blocks)) == [BLOCK_ROWS, 1]
+
+
+@pytest.mark.parametrize("largest", [2, 9])
+@pytest.mark.parametrize("seed", range(5))
+def test_blocks_are_those_of_rows_that_come_one_by_one(seed: int, largest: int) -> None:
+    draw = Random(seed)
+    rows = [Example("x" * draw.randint(0, largest), None, "", Place("a", number)) for number in range(300)]
+    splits = [draw.choice(SPLITS) for _ in rows]
+    ends = [0, *accumulate(draw.randint(1, 40) for _ in rows)]
+    given = [SplitBlock(splits[at:end], Examples.of(rows[at:end])) for at, end in pairwise(ends) if at < len(rows)]
+    single = [SplitBlock([split], Examples.of([row])) for split, row in zip(splits, rows, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqloom.data.survey.BLOCK_ROWS", 16)
+        patch.setattr("seqloom.data.survey.BLOCK_CHARACTERS", 64)
+        together, alone = ([(part, list(block)) for part, block in in_blocks(these)] for these in (given, single))
+    assert together == alone
+    assert all(len(block) <= 16 for _, block in alone)
+
+
+def test_rows_in_memory_are_no_objects_that_pythons_search_for_cycles_visits(tmp_path: Path) -> None:
+    path, rows = tmp_path / "rows.csv", 20_000
+    path.write_text("text,label\n" + "\n".join(f"text {row},{row % 2}" for row in range(rows)), encoding="utf-8")
+    ledger = Ledger()
+    survey = Survey(open_data(DataConfig(train=(str(path),)), ledger), ledger)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in survey.blocks():
+        pass
+    gc.collect()
+    assert sum(survey.rows.values()) == rows
+    assert len(gc.get_objects()) - before < rows / 2

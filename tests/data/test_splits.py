@@ -1,7 +1,7 @@
 """Parts drawn by a seed: pure, stratified, whole groups, every row in one part."""
 
 from collections import Counter
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,20 +10,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.config.data import ColumnSplit, DataConfig, FoldSplit, RandomSplit
+from seqloom.config.data import SPLITS, ColumnSplit, DataConfig, FoldSplit, RandomSplit
 from seqloom.data.dataset import open_data, open_without_test
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Schema
-from seqloom.data.splits import LONGEST_RUN, PIECES, divider
+from seqloom.data.schema import Example, Examples, Schema
+from seqloom.data.splits import LONGEST_RUN, PIECES, _Hands, _shares, divider
 
 LABELS = Schema("text", "label")
 
 
 def parts(split: RandomSplit | FoldSplit, labels: list[str], groups: list[str] | None = None) -> list[str]:
     """The part of each row."""
-    part_of = divider(split, LABELS)
-    rows = [Example(str(n), label, str(n), Place("x")) for n, label in enumerate(labels)]
-    return [part_of(row, None if groups is None else groups[n]) for n, row in enumerate(rows)]
+    rows = Examples.of(Example(str(n), label, str(n), Place("x")) for n, label in enumerate(labels))
+    return list(divider(split, LABELS)(rows, groups or []))
+
+
+@given(st.lists(st.sampled_from("aaab"), max_size=300), st.lists(st.integers(1, 60)), st.integers(0, 5))
+@settings(max_examples=60)
+def test_blocks_of_rows_are_split_as_single_rows_are(labels: list[str], sizes: list[int], seed: int) -> None:
+    split = RandomSplit(dev_size=0.2, test_size=0.1, split_seed=seed)
+    rows = Examples.of(Example("", label, None, Place("x")) for label in labels)
+    of_rows, of_blocks, hands = divider(split, LABELS), divider(split, LABELS), _Hands(split, _shares(split)[0])
+    single = [split for row in range(len(rows)) for split in of_rows(rows[row : row + 1], [])]
+    ends = [*accumulate(sizes, initial=0), len(rows)]
+    blocks = [split for begin, end in pairwise(ends) for split in of_blocks(rows[begin:end], [])]
+    assert blocks == single
+    assert single == [SPLITS[hands._next(label)] for label in labels]  # without the shorter way of the usual case
 
 
 @given(st.lists(st.sampled_from("aaab"), min_size=1, max_size=300), st.integers(0, 5))
@@ -113,9 +125,9 @@ def test_the_first_row_of_every_class_trains() -> None:
 
 def runs_of(split: RandomSplit | FoldSplit, rows: int | list[int]) -> list[str]:
     """The parts of so many lines of running text, or of lines of these lengths."""
-    part_of = divider(split, Schema("text", "nothing"))
     sizes = [1] * rows if isinstance(rows, int) else rows
-    return [part_of(Example("a" * size, None, "1", Place("x")), None) for size in sizes]
+    lines = Examples.of(Example("a" * size, None, "1", Place("x")) for size in sizes)
+    return list(divider(split, Schema("text", "nothing"))(lines, []))
 
 
 def test_neighboring_lines_of_running_text_stay_together() -> None:

@@ -22,6 +22,7 @@ from seqloom.data.order import Order
 from seqloom.data.schema import Schema
 from seqloom.errors import DataError, DurableError
 from seqloom.events import finished
+from seqloom.files.disk import make_folder
 from seqloom.text.ragged import Ragged
 
 KEY = {"source": "9f86", "tokenizer": {"limit": 300}, "version": 1}
@@ -163,6 +164,32 @@ def test_a_store_is_built_once_and_again_when_the_key_changes_or_it_is_damaged(t
     (path / "input.values").write_bytes(b"short")
     store = open_or_build(path, KEY | {"source": "new"}, other)
     assert other.calls == 2 and np.array_equal(store.columns["input"].values, columns(50)["input"].values)
+
+
+def lost_in_a_power_cut(path: Path, name: str) -> None:
+    """A file has its size, but its bytes never reached the disk: stores are not synced."""
+    (path / name).write_bytes(bytes((path / name).stat().st_size))
+
+
+@pytest.mark.parametrize("name", ["input.values", "input.starts", "target.values", "meta.json", "manifest.json"])
+def test_a_store_whose_bytes_a_power_cut_has_lost_is_built_again(name: str, tmp_path: Path) -> None:
+    path, build = tmp_path / "store", Builder()
+    open_or_build(path, KEY, build)
+    lost_in_a_power_cut(path, name)
+    store = open_or_build(path, KEY, build)
+    assert build.calls == 2 and np.array_equal(store.columns["input"].values, columns()["input"].values)
+
+
+def test_the_twin_that_does_not_verify_reads_bytes_that_a_power_cut_has_lost(tmp_path: Path) -> None:
+    open_or_build(tmp_path / "store", KEY, Builder())
+    lost_in_a_power_cut(tmp_path / "store", "input.values")
+    assert not opened(tmp_path / "store", verify=False).columns["input"].values.any()
+
+
+def test_a_store_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folder(tmp_path / "cache")
+    monkeypatch.setattr(os, "fsync", None)
+    assert open_or_build(tmp_path / "cache/store", KEY, Builder()).rows == 40
 
 
 def test_an_old_store_can_be_read_on_while_it_is_replaced(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Claims about folders: committed whole, once, under safe names, and read back as they were written."""
 
+import errno
 import os
 import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -154,6 +156,33 @@ def test_the_real_layer_asks_the_system_to_sync_files_and_folders(
     inside = [re.sub(r"/\.a\.partial-[0-9a-f]{16}", "/PARTIAL", path) for path in synced]
     root = str(tmp_path)
     assert inside == [f"{root}/PARTIAL{end}" for end in ("/b/c", "/manifest.json", "/b", "")] + [root]
+
+
+def test_the_real_layer_syncs_the_files_of_a_folder_together_before_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, names = Barrier(3, timeout=10), list[str]()
+
+    def synced(handle: int) -> None:
+        name = Path(f"/proc/self/fd/{handle}").readlink().name
+        if name in ("a", "b", "c"):
+            begun.wait()  # the other two syncs have begun, or this one would never end
+        names.append(name)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    commit_folder(tmp_path / "folder", {"a": b"1", "b": b"2", "c": b"3"})
+    assert sorted(names[:3]) == ["a", "b", "c"] and names[3] == "manifest.json"
+
+
+def test_a_sync_that_fails_beside_others_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink().name == "b":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(DurableError, match="EIO"):
+        commit_folder(tmp_path / "folder", {"a": b"1", "b": b"2", "c": b"3"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_removed_folder_is_gone_and_a_link_takes_only_itself(run: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_common import NEW, OLD, QUICK, listing, properties
-from durable_faults import FailingFiles, read_tree
+from durable_faults import FailingFiles, Recorder, read_tree
 from seqloom.errors import DurableError
 from seqloom.files import disk
-from seqloom.files.disk import make_folder, require_free_space, write_file
+from seqloom.files.disk import make_folder, require_free_space, write_file, write_files
 from seqloom.files.folders import commit_folder, newest_verified, sweep, verify_folder
 from seqloom.files.jsonl import append_line, read_lines
 
@@ -26,6 +26,22 @@ def test_write_file_replaces_the_bytes_and_leaves_nothing_else(tmp_path: Path) -
         expected = data.encode() if isinstance(data, str) else b"".join(data) if isinstance(data, list) else data
         assert (tmp_path / "file").read_bytes() == expected
         assert listing(tmp_path) == ["file"]
+
+
+def test_several_files_are_written_with_one_sync_of_their_folder(tmp_path: Path) -> None:
+    write_file(tmp_path / "b", OLD)
+    recorder = Recorder(lambda *_: False)
+    write_files({tmp_path / "a": b"1", tmp_path / "b": NEW}, files=recorder)
+    assert read_tree(tmp_path) == {"a": b"1", "b": NEW}
+    order = [operation for operation, *_ in recorder.trace if operation in ("sync", "rename", "sync_folder")]
+    assert order == ["sync", "sync", "rename", "rename", "sync_folder"]
+
+
+def test_when_the_second_of_two_files_cannot_be_written_both_are_as_before(tmp_path: Path) -> None:
+    write_files({tmp_path / "a": OLD, tmp_path / "b": OLD})
+    with pytest.raises(DurableError, match="UTF-8"):
+        write_files({tmp_path / "a": NEW, tmp_path / "b": "\ud800"})
+    assert read_tree(tmp_path) == {"a": OLD, "b": OLD}
 
 
 def test_a_write_that_the_system_cuts_short_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,3 +51,55 @@ def test_a_pool_ignores_what_stands_in_the_padding(how: str) -> None:
     x = Padded.of(values, torch.tensor([3, 1]))
     pool = Pool(PoolConfig(how=how), 4)  # type: ignore[arg-type]
     assert torch.equal(pool(x.with_any(values)).values, pool(x).values)
+
+
+def large() -> Padded:
+    """A batch with padding, so large that its places are found."""
+    x = torch.randn(3, 4, LARGE_BATCH, requires_grad=True)
+    return Padded(x, torch.tensor([4, 2, 1])).laid_out()
+
+
+def test_values_whose_padding_is_known_to_be_zero_are_not_copied() -> None:
+    x = large()
+    y = x.with_values(x.values)
+    assert y.values is not x.values and y.with_values(y.values).values is y.values
+    kept = y.with_kept_zeros(y.values * 2)
+    assert kept.with_values(kept.values).values is kept.values
+    free = x.with_kept_zeros(x.values * 2)  # nothing is known of the padding of x
+    assert (
+        free.with_values(free.values).values is not free.values
+        and free.with_values(free.values).values[1, 2:].eq(0).all()
+    )
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_values_that_were_changed_in_place_are_zeroed_again(inference: bool) -> None:
+    with torch.inference_mode(inference), torch.no_grad():
+        x = large()
+        y = x.with_values(x.values)
+        y.values.add_(1)
+        assert y.with_values(y.values).values[2, 1:].eq(0).all()
+
+
+def test_other_lengths_zero_other_padding() -> None:
+    x = large()
+    y = x.with_values(x.values)
+    shorter = y._replace(lengths=torch.tensor([1, 1, 1]))
+    assert shorter.with_values(y.values).values[:, 1:].eq(0).all()
+
+
+def test_repeated_values_are_zeroed_in_a_copy_and_their_gradient_too() -> None:
+    x = large()
+    summary = x.values.detach()[:, 0].requires_grad_()
+    y = x.with_values(summary[:, None].expand_as(x.values))
+    y.values.sum().backward()
+    assert summary.grad is not None and summary.grad[:, 0].tolist() == [4, 2, 1]
+    assert summary.ne(0).all() and y.values[2, 1:].eq(0).all()
+
+
+def test_the_gradient_of_kept_zeros_is_zero_in_the_padding_of_what_was_zeroed() -> None:
+    x = large()
+    y = x.with_values(x.values)
+    kept = y.with_kept_zeros(y.values * 2)
+    kept.with_values(kept.values).values.sum().backward()
+    assert x.values.grad is not None and x.values.grad[:, :, 0].tolist() == [[2, 2, 2, 2], [2, 2, 0, 0], [2, 0, 0, 0]]

@@ -4,14 +4,16 @@ import re
 import unicodedata
 from collections import Counter
 from itertools import chain
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.text import many_words
-from seqloom.text.many_words import WordNumbers, find_words, is_plain
+from seqloom.text.many_words import ShortCounts, WordNumbers, find_words, is_plain
 from seqloom.text.tokenizer import Tokenizer, fit
 from seqloom.text.words import WordSegmenter
 
@@ -48,16 +50,38 @@ def test_plain_letters_are_letters_that_belong_to_nothing_before_them() -> None:
     assert not any(unicodedata.combining(letter) or unicodedata.category(letter)[0] == "M" for letter in PLAIN)
 
 
-@given(texts=st.lists(st.text(st.sampled_from(PLAIN)), min_size=1))
-def test_words_are_counted_as_the_pattern_finds_them(texts: list[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many_words, "FEWEST_BYTES", 0)
-        found = find_words(texts, marks=True)
-    assert found is not None
-    counts: Counter[str] = Counter({"a": 2})
-    found.add_to(counts)
+@given(blocks=st.lists(st.lists(st.text(st.sampled_from([*"ab _!", *PLAIN])), min_size=1), max_size=4))
+def test_short_words_are_counted_as_the_pattern_finds_them(blocks: list[list[str]]) -> None:
+    counts, wanted = ShortCounts(), Counter[str]()
     split = WordSegmenter(WordsConfig(), fit(WordsConfig(), []).segmenter.data()).split  # type: ignore[arg-type]
-    assert counts == Counter({"a": 2}) + Counter(chain.from_iterable(map(split, texts)))
+    for texts in blocks:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(many_words, "FEWEST_BYTES", 0)
+            found = find_words(texts, marks=True)
+        assert found is not None
+        counts.add(found)
+        words = list(chain.from_iterable(map(split, texts)))
+        assert found.at(np.arange(len(found.lengths))) == words
+        wanted.update(word for word in words if len(word.encode()) <= many_words.SHORT)
+        assert counts.most >= len(wanted)
+    assert counts.take() == wanted
+    assert counts.take() == {} and counts.most == 0
+
+
+@pytest.mark.parametrize("most", [3, 40])
+def test_words_that_are_forgotten_are_those_of_counting_text_by_text(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = Random(most)
+    texts = [" ".join(f"w{int(draw.expovariate(0.1))}" for _ in range(9)) for _ in range(60)]
+    monkeypatch.setattr("seqloom.text.words.MOST_COUNTED", most)
+    monkeypatch.setattr("seqloom.text.segmenter.BLOCK", 5)
+    config, found = WordsConfig(vocab_size=16), []
+    for fewest in (0, 2**30):
+        monkeypatch.setattr(many_words, "FEWEST_BYTES", fewest)
+        tokenizer = fit(config, texts)
+        found.append((tokenizer.segmenter.data(), tokenizer.dropped))
+    assert found[0] == found[1]
 
 
 def test_words_that_share_a_place_in_the_table_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:

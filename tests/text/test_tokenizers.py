@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import Event
 from time import perf_counter
 
@@ -210,6 +211,32 @@ def test_what_is_fitted_block_by_block_is_what_is_fitted_at_once(kind: str) -> N
         for start in range(0, len(texts), 7):
             fitting.add(texts[start : start + 7])
         assert fitting.tokenizer().to_json() == fit(config, texts).to_json()
+
+
+def test_texts_are_read_while_the_caller_finds_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, read = Event(), list[str]()
+
+    def slow(_: WordsConfig, texts: Iterator[str]) -> None:
+        for text in texts:
+            assert go_on.wait(20)
+            read.append(text)
+
+    monkeypatch.setattr("seqloom.text.tokenizer.fit", slow)
+    with TokenizerFit(WordsConfig()) as fitting:
+        fitting.add(["one"])  # returns although nothing can be read yet
+        go_on.set()
+        fitting.add(["two"])
+        assert read == ["one"]
+        with suppress(AssertionError):  # it fitted nothing
+            fitting.tokenizer()
+    assert read == ["one", "two"]
+
+
+def test_an_error_of_a_fit_is_raised_at_the_next_call() -> None:
+    with TokenizerFit(WordsConfig()) as fitting:
+        fitting.add(["\ud800"])
+        with pytest.raises(DataError, match="half of a surrogate pair"):
+            fitting.tokenizer()
 
 
 def test_whoever_is_stopped_does_not_wait_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from seqloom.config.data import EncodingConfig
 from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import Example, Examples, Schema
 from seqloom.errors import ConfigError, DataError
 from seqloom.importing.bert import Vocabulary, read_vocabulary
 from seqloom.tasks.masked import GapTokenizer
@@ -131,7 +131,7 @@ def test_a_vocabulary_that_is_none_is_refused(pieces: tuple[str, ...]) -> None:
 def encoded(schema: Schema, given: object, longest: int, tokenizer: Tokenizer) -> dict[str, list[int]]:
     """The columns of one example."""
     encoder = ExampleEncoder(schema, EncodingConfig(max_length=longest), tokenizer, None, Ledger())
-    columns = encoder.columns([Example(given, "x", "", Place("memory", 1))])  # type: ignore[arg-type]
+    columns = encoder.columns(Examples.of([Example(given, "x", "", Place("memory", 1))]))  # type: ignore[arg-type]
     return {name: column.values.tolist() for name, column in columns.items()}
 
 

@@ -19,6 +19,7 @@ from seqloom.config.training import (
     StepsConfig,
     TokenCountConfig,
 )
+from seqloom.data.order import Order
 from seqloom.errors import DurableError
 from seqloom.nn.types import Loss
 from seqloom.tasks.classify import Classify
@@ -96,6 +97,16 @@ def test_of_two_validations_that_noise_cannot_tell_apart_the_later_one_is_shippe
         there = checkpoint.read(tmp_path / name / "checkpoints" / f"step-{step:08}", Alone()).tensors["model"]
         shipped = read_bundle(tmp_path / name / "model").weights
         assert all(torch.equal(there[key], tensor) for key, tensor in shipped.items()), name
+
+
+@pytest.mark.slow
+def test_no_epoch_after_the_last_is_drawn(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, draw = list[int](), Order._draw
+    monkeypatch.setattr(Order, "_draw", lambda order, epoch: drawn.append(epoch) or draw(order, epoch))
+    settings = resolved(data, duration=EpochsConfig(epochs=2))
+    for _ in train_run(tmp_path / "run", settings, device=choose_device("cpu", "float32"), workers=2):
+        pass
+    assert set(drawn) == {0, 1}
 
 
 @pytest.mark.slow

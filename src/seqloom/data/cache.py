@@ -25,7 +25,7 @@ import numpy as np
 
 from seqloom.errors import DamagedError, DataError, DurableError
 from seqloom.events import Progress, Work
-from seqloom.files.disk import make_folder
+from seqloom.files.disk import CACHE_FILES, make_folder
 from seqloom.files.folders import (
     GrowingFolder,
     grow_folder,
@@ -91,7 +91,7 @@ def write_store(path: Path, key: Key, chunks: Iterable[Columns | Progress], note
     """
     text = _canonical(key)
     totals: dict[str, Column] = {}
-    with grow_folder(path) as folder:
+    with grow_folder(path, files=CACHE_FILES) as folder:
         for chunk in chunks:
             if isinstance(chunk, Progress):
                 yield chunk

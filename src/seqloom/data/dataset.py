@@ -9,7 +9,7 @@ reservation - an integer that float32 rounds, a label written in two ways - give
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby, islice, repeat, takewhile
+from itertools import chain, compress, groupby, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,6 +28,7 @@ from seqloom.config.data import (
     RandomSplit,
     SplitName,
 )
+from seqloom.data.checks.check import weight
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.proposal import refuse_completely
 from seqloom.data.readers.files import (
@@ -47,9 +48,9 @@ from seqloom.data.readers.folders import SPLIT_NAMES, load_column
 from seqloom.data.readers.guess import guess
 from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import NEEDS, SPLIT_COLUMNS, Roles, find_roles
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import Example, Examples, Schema
 from seqloom.data.splits import cut_document, divider
-from seqloom.data.values import BadValue, Read, Record, Remarks, Table, kind_name, number_of, shown
+from seqloom.data.values import BadValue, Read, Record, Records, Remarks, Table, kind_name, number_of, shown
 from seqloom.errors import ConfigError, RejectedError, did_you_mean
 from seqloom.report.numbers import share
 from seqloom.version import __version__
@@ -58,44 +59,52 @@ if TYPE_CHECKING:
     from seqloom.data.synthetic.set import SyntheticSet
 
 
-class MadeExample(NamedTuple):
-    """An example and the record it was made of, which may hold its split and its group."""
-
-    example: Example
-    record: Record
+MOST_MADE, LARGEST_MADE = 256, 2**20  # rows that are read one by one and given together, and their characters or bytes
 
 
 class MadeBlock(NamedTuple):
-    """Examples and the records they were made of; while they are made, nothing is reported."""
+    """Examples and the records they were made of, which may hold their splits and groups."""
 
-    examples: Sequence[Example]
+    examples: Examples
     records: Sequence[Record]
 
 
-def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeExample]:
+def make_examples(table: Table, roles: Roles, ledger: Ledger) -> Iterator[Example]:
     """Yield the examples of a table; bad rows are counted in the ledger and skipped."""
-    return (MadeExample(*one) for block in make_blocks(table, roles, ledger) for one in zip(*block, strict=True))
+    return (example for block in make_blocks(table, roles, ledger, 1) for example in block.examples)
 
 
-def make_blocks(table: Table, roles: Roles, ledger: Ledger) -> Iterator[MadeBlock]:
-    """Yield the same in blocks. A block of the reader is read by columns if no row of it needs a message."""
+def make_blocks(table: Table, roles: Roles, ledger: Ledger, most: int) -> Iterator[MadeBlock]:
+    """Yield the same in blocks: those of the reader, read by columns, or up to `most` rows that are read one by one.
+
+    A block is read by columns if no row of it needs a message.
+    """
     remarks: Remarks = []
     (read_input, inputs_of), (read_target, targets_of) = (
         kind.readers(roles, remarks) for kind in (roles.schema.input, roles.schema.target)
     )
+    made, those = Examples.of(()), list[Record]()  # read one by one
+    size = 0
     for records in table.in_blocks():
-        rows = [record.values for record in records]
-        inputs = inputs_of(rows) if len(rows) > 1 else None
-        targets = None if inputs is None else targets_of(rows)
-        if inputs is not None and targets is not None:
-            names = repeat(None) if roles.id is None else (str(values[roles.id]) for values in rows)
-            places = [Place(record.path, record.line) for record in records]
-            yield MadeBlock(list(map(Example, inputs, targets, names, places)), records)
+        inputs = inputs_of(records.columns) if isinstance(records, Records) else None
+        if isinstance(records, Records) and inputs is not None and (targets := targets_of(records.columns)) is not None:
+            if those:
+                yield MadeBlock(made, those)
+                made, those, size = Examples.of(()), [], 0
+            names = [None] * len(records) if roles.id is None else map(str, records.columns[roles.id])
+            examples = Examples(inputs, targets, [*names], [records.path] * len(records), [*records.lines])
+            yield MadeBlock(examples, records)
             continue
         for record in records:
-            made = _made(record, read_input, read_target, table, roles, remarks, ledger)
-            if made is not None:
-                yield MadeBlock([made], [record])
+            if (example := _made(record, read_input, read_target, table, roles, remarks, ledger)) is not None:
+                made.append(example)
+                those.append(record)
+                size += weight(example)
+            if len(those) >= most or size > LARGEST_MADE:
+                yield MadeBlock(made, those)
+                made, those, size = Examples.of(()), [], 0
+    if those:
+        yield MadeBlock(made, those)
 
 
 def _made(
@@ -275,6 +284,13 @@ def _shared(rows: Sequence[Record], column: int, fix: str) -> Any:
 SAMPLE = 200  # records that are read to infer the columns and the task
 
 
+class SplitBlock(NamedTuple):
+    """Examples, and the split of each."""
+
+    splits: Sequence[SplitName]
+    examples: Examples
+
+
 class Dataset(Protocol):
     """Examples in splits, which can be read any number of times."""
 
@@ -296,6 +312,9 @@ class Dataset(Protocol):
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[SplitName, Example]]:
         """Yield every example of these splits with its split, and close the ledger at the end."""
+
+    def blocks(self, ledger: Ledger) -> Iterator[SplitBlock]:
+        """Yield the same in blocks."""
 
     def size(self) -> int:
         """The number of bytes to read; 0 if unknown."""
@@ -321,6 +340,13 @@ class EmbeddedSet(NamedTuple):
             for example in self.source.examples(part):
                 ledger.rows += 1
                 yield part, example
+
+    def blocks(self, ledger: Ledger) -> Iterator[SplitBlock]:
+        for part in self.splits:
+            examples = self.source.examples(part)
+            while block := Examples.of(islice(examples, MOST_MADE)):
+                ledger.rows += len(block)
+                yield SplitBlock([part] * len(block), block)
 
     def size(self) -> int:
         return 0
@@ -365,52 +391,63 @@ class FileSet(NamedTuple):
 
     def rows(self, ledger: Ledger) -> Iterator[tuple[SplitName, Example]]:
         """Yield every example with its split, in the order of the files, and close the ledger at the end."""
+        return (row for splits, examples in self.blocks(ledger) for row in zip(splits, examples, strict=True))
+
+    def blocks(self, ledger: Ledger) -> Iterator[SplitBlock]:
+        """Yield the same in blocks."""
         for part, paths in self.files().items():
             table = _open(self.config, paths, ledger)
             first, sample, blocks = list[Sequence[Record]](), list[Record](), table.in_blocks()
             while len(sample) < SAMPLE and (block := next(blocks, None)) is not None:
                 first.append(block)
-                sample += block
+                sample += block[:SAMPLE]
             roles = _roles(self.config, table, sample[:SAMPLE], ledger)
             roles = roles._replace(schema=self.schema)  # all splits are read like the first
             blocks = chain(first, blocks)
             table = table._replace(records=chain.from_iterable(blocks), blocks=blocks)
             if self.schema.input.in_files:
                 table = load_column(table, roles.input[0], self.schema.input, ledger)
-            made = make_blocks(table, roles, ledger)
-            divided = self._divided(part, made, table, roles, ledger)
-            yield from (row for row in divided if row[0] in self.splits)
+            for splits, examples in self._divided(part, table, roles, ledger):
+                if set(splits) <= set(self.splits):
+                    yield SplitBlock(splits, examples)
+                else:
+                    wanted = [split in self.splits for split in splits]
+                    yield SplitBlock(list(compress(splits, wanted)), examples.where(wanted))
         now = states(self._every_file())  # files may have been written, added or removed meanwhile
         for path in dict.fromkeys([*self.states, *now]):
             require_state(path, self.states.get(path, "nothing"), now.get(path, "nothing"), ledger)
         ledger.close()
 
-    def _divided(
-        self, part: SplitName, made: Iterator[MadeBlock], table: Table, roles: Roles, ledger: Ledger
-    ) -> Iterator[tuple[SplitName, Example]]:
-        """Yield each example of these files with its split."""
+    def _divided(self, part: SplitName, table: Table, roles: Roles, ledger: Ledger) -> Iterator[SplitBlock]:
+        """Yield the examples of these files, each with its split."""
         split = self.split
         if isinstance(split, ColumnSplit):
             assert roles.split is not None
-            for example, record in chain.from_iterable(zip(*block, strict=True) for block in made):
-                name = str(record.values[roles.split])
-                if (named := SPLIT_NAMES.get(name.lower())) is not None:
-                    yield named, example
-                    continue
-                ledger.rows -= 1
-                place, fix = table.locate(record, roles.split), did_you_mean(name, SPLIT_NAMES)
-                ledger.bad_row("split.unknown", f"expected train, dev or test, found '{name}'", place, fix)
-        elif part != "train" or not isinstance(split, RandomSplit | FoldSplit):
-            yield from zip(repeat(part), chain.from_iterable(block.examples for block in made))
+            for examples, records in make_blocks(table, roles, ledger, 1):  # one by one: rows are reported in order
+                names = [str(record.values[roles.split]) for record in records]
+                named = [SPLIT_NAMES.get(name.lower()) for name in names]
+                for name, record in zip(names, records, strict=True):
+                    if name.lower() not in SPLIT_NAMES:
+                        ledger.rows -= 1
+                        place, fix = table.locate(record, roles.split), did_you_mean(name, SPLIT_NAMES)
+                        ledger.bad_row("split.unknown", f"expected train, dev or test, found '{name}'", place, fix)
+                known = examples.where([one is not None for one in named])
+                yield SplitBlock([one for one in named if one is not None], known)
+            return
+        made = make_blocks(table, roles, ledger, MOST_MADE)
+        if part != "train" or not isinstance(split, RandomSplit | FoldSplit):
+            for examples, _ in made:
+                yield SplitBlock([part] * len(examples), examples)
         elif self.schema.target.is_running and self.config.reading.unit == "file":
-            for example in chain.from_iterable(block.examples for block in made):
-                yield from cut_document(example, split)
+            for example in chain.from_iterable(examples for examples, _ in made):
+                for cut_part, piece in cut_document(example, split):
+                    yield SplitBlock([cut_part], Examples.of([piece]))
         else:
             group = None if split.group is None else table.columns.index(split.group)
-            part_of = divider(split, self.schema)
+            splits_of = divider(split, self.schema)
             for examples, records in made:
-                groups = repeat(None) if group is None else (record.values[group] for record in records)
-                yield from zip(map(part_of, examples, groups), examples, strict=True)
+                groups = [] if group is None else [record.values[group] for record in records]
+                yield SplitBlock(splits_of(examples, groups), examples)
 
 
 def open_data(config: DataConfig, ledger: Ledger, parts: tuple[SplitName, ...] = SPLITS) -> Dataset:

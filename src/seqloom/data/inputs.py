@@ -176,7 +176,7 @@ def examples_of(
     lower = [name.lower() for name in table.columns]
     spaces = lower.index("spaces") if kind.in_words and "spaces" in lower else None
     roles = Roles(columns, (), Schema(kind, NoTarget()), identity, spaces=spaces)
-    return (made.example for made in make_examples(table, roles, ledger))
+    return make_examples(table, roles, ledger)
 
 
 def find_columns(table: Table, kind: InputKind, columns: InputColumns, path: Path, ledger: Ledger) -> tuple[int, ...]:

@@ -13,9 +13,10 @@ import heapq
 import json
 import platform
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -25,14 +26,14 @@ import numpy as np
 from seqloom.config.data import SPLITS, AnySplit, EncodingConfig, GivenSplit, SplitName
 from seqloom.config.tokenizers import WordpieceConfig
 from seqloom.data.cache import open_or_build
-from seqloom.data.checks.check import DataFinding, findings_in
+from seqloom.data.checks.check import DataFinding, findings_in, numbered_places
 from seqloom.data.dataset import Dataset
-from seqloom.data.kinds.kind import Coding, Columns
+from seqloom.data.kinds.kind import Coding, Columns, InputKind
 from seqloom.data.kinds.related import cut_texts, longest_texts
 from seqloom.data.kinds.words import Words
 from seqloom.data.order import sample_order
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import Examples, Schema
 from seqloom.data.splits import SplitSummary
 from seqloom.data.survey import Survey
 from seqloom.data.word_vectors import first_words, with_words
@@ -78,12 +79,11 @@ class ExampleEncoder:
         self.dev_texts: dict[int, str] = {}  # inputs of dev rows that their tokens do not show as written
         self.splitting = SplitterFit() if schema.input.in_words else None  # of training words
 
-    def columns(self, examples: Sequence[Example]) -> dict[str, Ragged]:
+    def columns(self, examples: Examples) -> dict[str, Ragged]:
         """Return the columns of some examples; overlong ones are truncated and counted, or skipped as bad rows."""
         columns = self._encoded(examples)
-        places = [example.place for example in examples]
-        numbers = [(self.files.setdefault(place.path, len(self.files)), place.line or 0) for place in places]
-        columns[PLACE] = Ragged(np.array(numbers, np.uint32).reshape(-1, 2), np.arange(len(numbers) + 1))
+        numbers = np.stack(numbered_places(examples, self.files), axis=1).astype(np.uint32)
+        columns[PLACE] = Ragged(numbers, np.arange(len(numbers) + 1))
         lengths, longest = self._lengths(columns), self.config.max_length
         long = np.flatnonzero(lengths > longest)
         if not len(long):
@@ -91,18 +91,18 @@ class ExampleEncoder:
         if self.config.overlong == "truncate":
             for row in long.tolist():
                 text = f"length {lengths[row]:,}, truncated to {longest:,}"
-                self.ledger.warn("seq.truncated", text, examples[row].place, _LONGER)
+                self.ledger.warn("seq.truncated", text, examples.place(row), _LONGER)
             return self._cut(columns)
         for row in long.tolist():
             text = f"length {lengths[row]:,}; at most {longest:,} is allowed"
-            self.ledger.bad_row("seq.too_long", text, examples[row].place, _LONGER)
+            self.ledger.bad_row("seq.too_long", text, examples.place(row), _LONGER)
         self.ledger.rows -= len(long)
         short = np.flatnonzero(lengths <= longest)
         return {name: column.select(short) for name, column in columns.items()}
 
-    def _encoded(self, examples: Sequence[Example]) -> dict[str, Ragged]:
+    def _encoded(self, examples: Examples) -> dict[str, Ragged]:
         kind, target = self.schema.input, self.schema.target
-        inputs, targets = [example.input for example in examples], [example.target for example in examples]
+        inputs, targets = examples.inputs, examples.targets
         for common_shape in (kind.common_shape(inputs[0]), target.common_shape(targets[0])):
             if common_shape is not None:
                 # The reader compared the rows of one split; here splits are compared.
@@ -112,7 +112,7 @@ class ExampleEncoder:
                     found, wanted = (" x ".join(map(str, one)) for one in (shape, before))
                     text = f"expected {wanted} as in the other splits, found {found}"
                     fix = "use arrays of one shape and type in all splits"
-                    self.ledger.bad_file(code, text, examples[0].place, fix)
+                    self.ledger.bad_file(code, text, examples.place(0), fix)
         columns = kind.encode(inputs, self.tokenizer)
         lengths, longest = columns["input"].lengths, self.config.max_length
         coding = Coding(self.tokenizer, self.target_tokenizer, self.numbers, longest, kind, inputs, lengths)
@@ -175,7 +175,7 @@ class GivenEncoding(NamedTuple):
 class NoChecks:
     """Checks nothing: for data on which a model is only evaluated."""
 
-    def update(self, split: str, examples: Sequence[Example]) -> None:
+    def update(self, split: str, examples: Examples) -> None:
         """Do nothing."""
 
     def finish(self, ledger: Ledger) -> None:
@@ -295,8 +295,8 @@ def fitted_encoder(survey: Survey, encoding: EncodingConfig) -> Work[ExampleEnco
         if to_text:
             target_tokenizer = tokenizer
         if to_text and encoding.target_tokenizer is not None:
-            trained = (block for part, block in survey.again() if part == "train")
-            target_tokenizer = encoding.target_tokenizer.fit(str(one.target) for block in trained for one in block)
+            trained = (block.targets for part, block in survey.again() if part == "train")
+            target_tokenizer = encoding.target_tokenizer.fit(map(str, chain.from_iterable(trained)))
     elif to_text:
         target_tokenizer = yield from _fitted(survey, encoding, inputs=False, targets=True)
     else:
@@ -323,15 +323,20 @@ def _fitted(survey: Survey, encoding: EncodingConfig, *, inputs: bool, targets: 
     with TokenizerFit(kind.tokenizer(config) if inputs else config) as fitting:
         for part, block in survey.blocks():
             if part == "train":
-                texts = list[str]()
-                for example in block:
-                    if inputs:
-                        texts += kind.fitting_texts(example.input, encoding.tokenizer)
-                    if targets:
-                        texts.append(str(example.target))
-                fitting.add(texts)
+                fitting.add(list(_fitting_texts(block, kind, encoding, inputs=inputs, targets=targets)))
             yield survey.progress()
         return fitting.tokenizer()
+
+
+def _fitting_texts(
+    block: Examples, kind: InputKind, encoding: EncodingConfig, *, inputs: bool, targets: bool
+) -> Iterable[str]:
+    """The texts of a block to which a tokenizer is fitted, in the order of the rows."""
+    if kind.is_text and not targets:
+        return cast(list[str], block.inputs)
+    own = (kind.fitting_texts(value, encoding.tokenizer) if inputs else () for value in block.inputs)
+    others = ((str(target),) if targets else () for target in block.targets)
+    return chain.from_iterable(chain.from_iterable(zip(own, others, strict=True)))
 
 
 def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragged] | Progress]:
@@ -346,8 +351,8 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
                 row: found[row] for row in heapq.nsmallest(KEPT_TEXTS, found, lambda row: sample_order(str(row)))
             }
         if part == "train" and encoder.splitting is not None:
-            for example in block:
-                encoder.splitting.add(cast(Words, example.input).words())
+            for given in block.inputs:
+                encoder.splitting.add(cast(Words, given).words())
         first += rows
         parts = Ragged(np.full(rows, SPLITS.index(part), np.uint8), np.arange(rows + 1))
         done += len(block)
@@ -360,9 +365,7 @@ def encoded(survey: Survey, encoder: ExampleEncoder) -> Iterator[dict[str, Ragge
         encoder.ledger.bad_file("data.no_train", "every row of the training set is too long", place, _LONGER)
 
 
-def _changed_texts(
-    block: Sequence[Example], columns: Columns, encoder: ExampleEncoder, first: int
-) -> Iterator[tuple[int, str]]:
+def _changed_texts(block: Examples, columns: Columns, encoder: ExampleEncoder, first: int) -> Iterator[tuple[int, str]]:
     """Yield the rows of a block that their tokens do not show as written, and their original text in one line.
 
     These are rows with unknown tokens, or all if the tokenizer drops the case. Rows are counted from `first`.
@@ -371,9 +374,10 @@ def _changed_texts(
     lowered = encoder.tokenizer is not None and encoder.tokenizer.config.lowercase
     changed = np.ones_like(values, bool) if lowered else values == UNKNOWN
     rows = np.unique(np.searchsorted(starts, np.flatnonzero(changed), side="right") - 1)
-    examples = {(encoder.files[example.place.path], example.place.line or 0): example for example in block}
+    places = zip((encoder.files[path] for path in block.paths), (line or 0 for line in block.lines), strict=True)
+    inputs = dict(zip(places, block.inputs, strict=True))
     for row in rows.tolist():
-        given = examples[tuple(columns[PLACE].values[row].tolist())].input
+        given = inputs[tuple(columns[PLACE].values[row].tolist())]
         text = f" {NAMES[SEPARATOR]} ".join(encoder.schema.input.texts(given))
         yield first + row, " ".join(text.split())[:LONGEST_KEPT]
 

@@ -3,8 +3,9 @@
 An encoded example is a row in a few columns (`Ragged`), which its kinds define (`data/kinds`).
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 
@@ -106,3 +107,82 @@ class Example(NamedTuple):
     target: Target
     id: str | None  # None if the data has no ids
     place: Place
+
+
+class Examples(Sequence[Example]):
+    """Examples by columns; a row becomes an `Example` only when it is asked for.
+
+    Objects that are kept for each row would be visited by Python's search for cycles, again and again.
+
+    >>> rows = Examples(["a b", "c"], ["x", "y"], [None, None], ["films", "films"], [2, 3])
+    >>> rows[1].input, str(rows[1].place), len(rows)
+    ('c', 'films:3', 2)
+    """
+
+    __slots__ = ("ids", "inputs", "lines", "paths", "targets")
+
+    def __init__(
+        self,
+        inputs: list[Input],
+        targets: list[Target],
+        ids: list[str | None],
+        paths: list[str],
+        lines: list[int | None],
+    ) -> None:
+        self.inputs, self.targets, self.ids, self.paths, self.lines = inputs, targets, ids, paths, lines
+
+    @classmethod
+    def of(cls, examples: Iterable[Example]) -> Self:
+        """The same examples by columns."""
+        found = cls([], [], [], [], [])
+        for example in examples:
+            found.append(example)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @overload
+    def __getitem__(self, row: int) -> Example: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Self: ...
+
+    def __getitem__(self, row: int | slice) -> Example | Self:
+        if isinstance(row, slice):
+            return type(self)(*(column[row] for column in self._columns()))  # type: ignore[arg-type]
+        return Example(self.inputs[row], self.targets[row], self.ids[row], self.place(row))
+
+    def __iter__(self) -> Iterator[Example]:
+        return map(Example, self.inputs, self.targets, self.ids, self.places())
+
+    def _columns(self) -> tuple[list[Input], list[Target], list[str | None], list[str], list[int | None]]:
+        return self.inputs, self.targets, self.ids, self.paths, self.lines
+
+    def place(self, row: int) -> Place:
+        """The place of a row in the files."""
+        return Place(self.paths[row], self.lines[row])
+
+    def places(self) -> Iterator[Place]:
+        """The place of each row."""
+        return map(Place, self.paths, self.lines)
+
+    def append(self, example: Example) -> None:
+        """Add one example."""
+        self.inputs.append(example.input)
+        self.targets.append(example.target)
+        self.ids.append(example.id)
+        self.paths.append(example.place.path)
+        self.lines.append(example.place.line)
+
+    def extend(self, others: "Examples") -> None:
+        """Add the rows of others."""
+        self.inputs += others.inputs
+        self.targets += others.targets
+        self.ids += others.ids
+        self.paths += others.paths
+        self.lines += others.lines
+
+    def where(self, wanted: Sequence[bool]) -> Self:
+        """The rows for which this is true."""
+        return type(self)(*(list(compress(column, wanted)) for column in self._columns()))  # type: ignore[arg-type]

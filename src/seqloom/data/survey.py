@@ -6,31 +6,31 @@ The survey collects the labels of the training set, the tag scheme of each file 
 small dataset is kept in memory, so that further passes need no file.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
 from seqloom.config.data import ANY_ROWS, SPLITS, AnySplit, FoldSplit, RandomSplit, SplitName
-from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, Check, ExampleBlock, weight
+from seqloom.data.checks.check import BLOCK_CHARACTERS, BLOCK_ROWS, Check, ExampleBlock, weight_of
 from seqloom.data.checks.duplicates import RepeatCheck
-from seqloom.data.checks.labels import LabelCheck
+from seqloom.data.checks.labels import LabelCheck, counted_labels
 from seqloom.data.checks.texts import CharacterCheck, PairCheck
-from seqloom.data.dataset import Dataset
+from seqloom.data.dataset import Dataset, SplitBlock
 from seqloom.data.problems import Ledger, Place
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import Example, Examples, Schema
 from seqloom.data.tags import READ_AS, Scheme, TagChecker, convert, spans
 from seqloom.events import Progress
 from seqloom.report.numbers import counted, share
 
 MOST_ROWS, MOST_CHARACTERS = 250_000, 2**25  # of a dataset that is kept for further passes
 
-Block = tuple[SplitName, list[Example]]
+Block = tuple[SplitName, Examples]
 
 
 class ExampleObserver(Protocol):
     """Receives every block of every split once: the checks, or the data report."""
 
-    def update(self, split: str, examples: Sequence[Example]) -> None:
+    def update(self, split: str, examples: Examples) -> None:
         """Add more examples of a split."""
 
     def finish(self, ledger: Ledger) -> None:
@@ -75,6 +75,7 @@ class Survey:
         self._kept: list[Block] | None = []
         self._characters = 0
         self._is_complete = False
+        self._size: int | None = None  # of the files, in bytes
 
     def blocks(self) -> Iterator[Block]:
         """Yield the examples in blocks of one split; raise RejectedError if the checks reject the data.
@@ -84,9 +85,9 @@ class Survey:
         if self._is_complete:
             yield from self.again()
             return
-        rows = self.dataset.rows(self.ledger)
+        rows = self.dataset.blocks(self.ledger)
         target = self.dataset.schema.target
-        for part, block in _in_blocks(self._follow_tags(rows) if target.has_labels and target.of_steps else rows):
+        for part, block in in_blocks(self._follow_tags(rows) if target.has_labels and target.of_steps else rows):
             self._update(part, block)
             yield part, block
         if not self.rows["train"]:
@@ -101,7 +102,7 @@ class Survey:
 
     def progress(self) -> Progress:
         """The rows read so far, and their share of the files if the size is known."""
-        size = self.dataset.size()
+        size = self._size = self.dataset.size() if self._size is None else self._size
         share = min(1.0, self.ledger.bytes / size) if size and self.ledger.bytes else None
         return Progress("rows read", sum(self.rows.values()), part=share)
 
@@ -110,12 +111,13 @@ class Survey:
         for _ in self.blocks():
             yield self.progress()
 
-    def _follow_tags(self, rows: Iterator[tuple[SplitName, Example]]) -> Iterator[tuple[SplitName, Example]]:
+    def _follow_tags(self, blocks: Iterator[SplitBlock]) -> Iterator[SplitBlock]:
         """Yield the same rows, and check their tags in the order of the files."""
-        for part, example in rows:
-            checker = self._tags.setdefault(example.place.path, TagChecker())
-            checker.feed(cast(tuple[str, ...], example.target), example.place)
-            yield part, example
+        for block in blocks:
+            for example in block.examples:
+                checker = self._tags.setdefault(example.place.path, TagChecker())
+                checker.feed(cast(tuple[str, ...], example.target), example.place)
+            yield block
 
     def _warn_of_uneven_splits(self) -> None:
         """Warn of random splits that are empty, or far from the requested size because of groups."""
@@ -133,9 +135,9 @@ class Survey:
 
     def again(self) -> Iterator[Block]:
         """Yield the same blocks again, without checks: from memory if they were kept, else from the files."""
-        blocks = self._kept if self._kept is not None else _in_blocks(self.dataset.rows(Ledger(ANY_ROWS)))
+        blocks = self._kept if self._kept is not None else in_blocks(self.dataset.blocks(Ledger(ANY_ROWS)))
         for part, block in blocks:
-            yield part, [self._converted(example) for example in block] if self._convertible() else block
+            yield part, Examples.of(map(self._converted, block)) if self._convertible() else block
 
     def schema(self) -> Schema:
         """The schema with the labels of the training set, sorted; for span tags, all tags of the types found."""
@@ -148,16 +150,16 @@ class Survey:
         tags = (f"{letter}-{kind}" for kind in types for letter in letters)
         return self.dataset.schema._replace(labels=("O", *tags))
 
-    def _update(self, part: SplitName, block: list[Example]) -> None:
+    def _update(self, part: SplitName, block: Examples) -> None:
         self.rows[part] += len(block)
         self._observer.update(part, block)
         target = self.dataset.schema.target
         if target.has_labels:
-            self.labels[part].update(label for example in block for label in target.labels(example.target))
+            self.labels[part].update(counted_labels(block.targets, target))
         if self._kept is None:
             return
         self._kept.append((part, block))
-        self._characters += sum(weight(example) for example in block)
+        self._characters += weight_of(block)
         if sum(self.rows.values()) > MOST_ROWS or self._characters > MOST_CHARACTERS:
             self._kept = None
 
@@ -182,15 +184,33 @@ def _drawn_shares(split: AnySplit | None, parts: Sequence[SplitName]) -> dict[Sp
     return {part: share / seen for part, share in shares.items() if share and part in parts}
 
 
-def _in_blocks(rows: Iterator[tuple[SplitName, Example]]) -> Iterator[Block]:
+def in_blocks(given: Iterable[SplitBlock]) -> Iterator[Block]:
     """Yield blocks of rows of one split each, limited by the number of rows and by their size."""
-    waiting: defaultdict[SplitName, list[Example]] = defaultdict(list)
+    waiting: dict[SplitName, Examples] = {}
     sizes: Counter[SplitName] = Counter()
-    for part, example in rows:
-        block = waiting[part]
-        block.append(example)
-        sizes[part] += weight(example)
-        if len(block) == BLOCK_ROWS or sizes[part] >= BLOCK_CHARACTERS:
-            yield part, block
-            del waiting[part], sizes[part]
+    for block in given:
+        for splits, examples in _fitting(block, waiting, sizes):
+            for part in dict.fromkeys(splits):
+                own = examples if splits.count(part) == len(splits) else examples.where([one == part for one in splits])
+                sizes[part] += weight_of(own)
+                waiting.setdefault(part, Examples.of(())).extend(own)
+                if len(waiting[part]) == BLOCK_ROWS or sizes[part] >= BLOCK_CHARACTERS:
+                    yield part, waiting.pop(part)
+                    del sizes[part]
     yield from waiting.items()
+
+
+def _fitting(
+    block: SplitBlock, waiting: Mapping[SplitName, Examples], sizes: Mapping[SplitName, int]
+) -> Iterator[SplitBlock]:
+    """Yield the rows in blocks of one row, or before whose last row no block of a split is complete."""
+    splits, examples = block
+    fullest = max((len(waiting[part]) for part in {*splits} & waiting.keys()), default=0)
+    largest = max((sizes[part] for part in {*splits}), default=0)
+    if len(splits) == 1 or (fullest + len(splits) <= BLOCK_ROWS and largest + weight_of(examples) < BLOCK_CHARACTERS):
+        yield block
+        return
+    half = len(splits) // 2
+    for some in (slice(half), slice(half, None)):
+        if splits[some]:
+            yield from _fitting(SplitBlock(splits[some], examples[some]), waiting, sizes)

@@ -5,8 +5,8 @@ warning. In lists only numbers count as numbers: `true`, "1_0" and "٣" do not, 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any, Literal, NamedTuple
+from itertools import chain, repeat
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -40,8 +40,9 @@ class Remark(NamedTuple):
 
 
 Remarks = list[Remark]  # on the current row
+Columns = Sequence[Sequence[Any]]  # of a table: the values of several rows in each
 Read = Callable[[tuple[Any, ...]], Any]  # maps the values of a row to its input or target
-ReadMany = Callable[[Sequence[tuple[Any, ...]]], list[Any] | None]  # of several rows; None: read them one by one
+ReadMany = Callable[[Columns], list[Any] | None]  # of several rows; None: read them one by one
 
 
 def content_of(value: Any) -> Content:
@@ -256,6 +257,34 @@ class Record(NamedTuple):
     raw: Any = None  # for `Table.locate`: what the reader needs to find the place of a value
 
 
+class Records(Sequence[Record]):
+    """Rows of one file by columns; a row becomes a `Record` only when it is asked for."""
+
+    __slots__ = ("columns", "lines", "path", "raws")
+
+    def __init__(self, columns: Columns, path: str, lines: Sequence[int], raws: Sequence[Any]) -> None:
+        self.columns, self.path, self.lines, self.raws = columns, path, lines, raws
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, row: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> "Records": ...
+
+    def __getitem__(self, row: int | slice) -> "Record | Records":
+        if isinstance(row, slice):
+            columns = [column[row] for column in self.columns]
+            return Records(columns, self.path, self.lines[row], self.raws[row])
+        values = tuple(column[row] for column in self.columns)
+        return Record(values, self.path, self.lines[row], self.raws[row])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(Record, zip(*self.columns, strict=True), repeat(self.path), self.lines, self.raws)
+
+
 def _line_only(record: Record, _: int) -> Place:
     return Place(record.path, record.line)
 
@@ -270,5 +299,5 @@ class Table(NamedTuple):
     blocks: Iterator[Sequence[Record]] | None = None  # the same records: read these, or `records`
 
     def in_blocks(self) -> Iterator[Sequence[Record]]:
-        """The records in blocks, between whose records the reader reports nothing; some readers give single ones."""
+        """The records in blocks: `Records`, between which the reader reports nothing, or single ones."""
         return ([record] for record in self.records) if self.blocks is None else self.blocks

@@ -40,7 +40,7 @@ corrupt data, so readers check all checksums: `verify_folder`, `read_file_of`, `
 b'abc'
 """
 
-from seqloom.files.disk import make_folder, remove_files, write_file
+from seqloom.files.disk import make_folder, remove_files, write_file, write_files
 from seqloom.files.folders import (
     begin_shared,
     commit_folder,
@@ -87,4 +87,5 @@ __all__ = [
     "seal_shared",
     "verify_folder",
     "write_file",
+    "write_files",
 ]

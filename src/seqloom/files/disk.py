@@ -8,9 +8,11 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -110,6 +112,8 @@ def _asked() -> _Failure | None:
     return _Failure(name, how, int(time[:9]))
 
 
+MOST_TOGETHER = 16  # files that are written before the first of them must be synced
+
 Chunk = bytes | bytearray | memoryview
 Contents = str | Chunk | Iterable[Chunk]
 
@@ -127,6 +131,7 @@ class FileLayer(Protocol):
     def write(self, handle: int, data: memoryview) -> None: ...
     def truncate(self, handle: int, size: int) -> None: ...
     def sync(self, handle: int) -> None: ...
+    def syncing(self) -> AbstractContextManager[Callable[[int], None]]: ...
     def close(self, handle: int) -> None: ...
     def rename(self, old: Path, new: Path) -> None: ...
     def remove_file(self, path: Path) -> None: ...
@@ -163,6 +168,18 @@ class RealFiles:
     def sync(self, handle: int) -> None:
         os.fsync(handle)
 
+    @contextmanager
+    def syncing(self) -> Iterator[Callable[[int], None]]:
+        """Yield a function that begins to sync a file; all are synced when the block ends, or an error is raised.
+
+        A disk syncs seven small files at once in a fifth of the time that it takes for one after the other.
+        """
+        with ThreadPoolExecutor(MOST_TOGETHER, "syncing a file") as pool:
+            begun = list[Future[None]]()
+            yield lambda handle: begun.append(pool.submit(self.sync, handle))
+            for one in begun:
+                one.result()
+
     def close(self, handle: int) -> None:
         os.close(handle)
 
@@ -197,7 +214,17 @@ def _locked(path: Path, how: int) -> int:
     return handle
 
 
-REAL_FILES = RealFiles()
+class CacheFiles(RealFiles):
+    """The same without syncs, for folders that are verified when they are opened, and built again if they differ."""
+
+    def sync(self, handle: int) -> None:
+        pass
+
+    def sync_folder(self, path: Path) -> None:
+        pass
+
+
+REAL_FILES, CACHE_FILES = RealFiles(), CacheFiles()
 
 _CURES = {
     errno.ENOSPC: "free space on this disk or choose a folder on another one",
@@ -250,22 +277,46 @@ def pieces(contents: Contents) -> Iterator[memoryview]:
             yield view.cast("B")
 
 
-def put(path: Path, contents: Contents, mode: int, files: FileLayer) -> tuple[int, str]:
-    """Write and sync a new file and return its size and sha256; its name is not synced yet."""
+def put(contents: Mapping[Path, Contents], mode: int, files: FileLayer) -> dict[Path, tuple[int, str]]:
+    """Write and sync new files and return the size and sha256 of each; their names are not synced yet."""
+    written, left = dict[Path, tuple[int, str]](), iter(contents.items())
+    while some := list(islice(left, MOST_TOGETHER)):
+        handles = list[int]()
+        try:
+            with files.syncing() if len(some) > 1 else nullcontext(files.sync) as sync:
+                for path, data in some:
+                    reached("file-new")
+                    handles.append(files.create(path, mode))
+                    written[path] = _write(handles[-1], data, files)
+                    sync(handles[-1])
+        finally:
+            close(handles, files)
+        for _ in some:
+            reached("file-synced")
+    return written
+
+
+def _write(handle: int, contents: Contents, files: FileLayer) -> tuple[int, str]:
+    """Write a file and return its size and sha256."""
     size, digest = 0, hashlib.sha256()
-    reached("file-new")
-    handle = files.create(path, mode)
-    try:
-        for piece in pieces(contents):
-            for part in cut(piece, FILE):
-                files.write(handle, part)
-            digest.update(piece)
-            size += len(piece)
-        files.sync(handle)
-    finally:
-        files.close(handle)
-    reached("file-synced")
+    for piece in pieces(contents):
+        for part in cut(piece, FILE):
+            files.write(handle, part)
+        digest.update(piece)
+        size += len(piece)
     return size, digest.hexdigest()
+
+
+def close(handles: Iterable[int], files: FileLayer) -> None:
+    """Close every file, even if closing one fails; then raise the first error."""
+    failure = None
+    for handle in handles:
+        try:
+            files.close(handle)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLayer = REAL_FILES) -> None:
@@ -275,18 +326,29 @@ def write_file(path: Path, data: Contents, *, mode: int = 0o666, files: FileLaye
     returns, the new bytes survive a power cut. A symbolic link at the path is replaced by a plain file; its target does
     not change. `mode` is narrowed by the umask as usual.
     """
-    temporary = beside(path, "tmp")
-    with disk_errors("write", path):
+    write_files({path: data}, mode=mode, files=files)
+
+
+def write_files(contents: Mapping[Path, Contents], *, mode: int = 0o666, files: FileLayer = REAL_FILES) -> None:
+    """Write several files of one folder, each like `write_file`, with one sync of the folder.
+
+    A failure or a power cut may leave some of them old and some new.
+    """
+    temporary = {path: beside(path, "tmp") for path in contents}
+    with disk_errors("write", next(iter(contents))):
         try:
-            put(temporary, data, mode, files)
-            reached("before-rename")
-            files.rename(temporary, path)
+            put({temporary[path]: data for path, data in contents.items()}, mode, files)
+            for path in contents:
+                reached("before-rename")
+                files.rename(temporary[path], path)
         except BaseException:
-            with suppress(OSError):
-                files.remove_file(temporary)
+            for path in temporary.values():
+                with suppress(OSError):
+                    files.remove_file(path)
             raise
         reached("after-rename")
-        files.sync_folder(path.parent)
+        for folder in {path.parent for path in contents}:
+            files.sync_folder(folder)
 
 
 def remove_files(paths: Iterable[Path], *, files: FileLayer = REAL_FILES) -> None:

@@ -85,8 +85,14 @@ def fill(partial: Path, path: Path, contents: Mapping[str, Contents], files: Fil
     with disk_errors("commit the folder", path):
         for folder in _folders_of(contents):
             files.make_folder(partial / folder)
-        entries = {file: FileEntry(*put(partial / file, data, 0o666, files)) for file, data in contents.items()}
+        entries = _put_in(partial, contents, files)
         return seal(partial, path.name, entries, files)
+
+
+def _put_in(folder: Path, contents: Mapping[str, Contents], files: FileLayer) -> dict[str, FileEntry]:
+    """Write and sync new files of a folder."""
+    written = put({folder / name: data for name, data in contents.items()}, 0o666, files)
+    return {name: FileEntry(*written[folder / name]) for name in contents}
 
 
 @contextmanager
@@ -135,7 +141,7 @@ def seal(partial: Path, name: str, entries: Mapping[str, FileEntry], files: File
     if len(manifest.text()) > MANIFEST_LIMIT:
         raise DurableError(f"{len(entries)} files are too many for one folder", fix="join small files into larger ones")
     reached("before-manifest")
-    put(partial / MANIFEST, disk.cut(memoryview(manifest.text()), disk.MANIFEST), 0o666, files)
+    put({partial / MANIFEST: disk.cut(memoryview(manifest.text()), disk.MANIFEST)}, 0o666, files)
     reached("after-manifest")
     for folder in [*reversed(_folders_of(entries)), ""]:
         files.sync_folder(partial / folder)
@@ -353,24 +359,19 @@ class GrowingFolder:
 
     def _seal(self) -> Manifest:
         with disk_errors("commit the folder", self._path):
-            for file in self._files.values():
-                self._layer.sync(file.handle)
+            with self._layer.syncing() as sync:
+                for file in self._files.values():
+                    sync(file.handle)
             self._close()
             entries = {name: file.entry() for name, file in self._files.items()}
             return seal(self._partial, self._path.name, entries, self._layer)
 
     def _close(self) -> None:
-        """Close every file, even if closing one fails; then raise the first error."""
-        failure = None
+        """Close every file that is open."""
+        handles = [file.handle for file in self._files.values() if file.handle >= 0]
         for file in self._files.values():
-            handle, file.handle = file.handle, -1
-            try:
-                if handle >= 0:
-                    self._layer.close(handle)
-            except OSError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+            file.handle = -1
+        disk.close(handles, self._layer)
 
 
 @contextmanager
@@ -500,7 +501,7 @@ def put_shared(
     for name in contents:
         require_name(name, partial)
     with disk_errors("write into", partial):
-        return {name: FileEntry(*put(partial / name, data, 0o666, files)) for name, data in contents.items()}
+        return _put_in(partial, contents, files)
 
 
 def seal_shared(

@@ -26,7 +26,7 @@ from seqloom.data.inputs import given_inputs
 from seqloom.data.prepared import ExampleEncoder, Prepared
 from seqloom.data.problems import Ledger, Problem
 from seqloom.data.run_files import RunData, located
-from seqloom.data.schema import Example
+from seqloom.data.schema import Example, Examples
 from seqloom.errors import ConfigError
 from seqloom.events import Show
 from seqloom.files.folders import read_manifest
@@ -213,7 +213,7 @@ class LoadedModel(OpenedModel):
         """How many tokens or steps the model reads of each input; of one that is too long, those that are read."""
         examples, ledger = self._given(inputs)
         encoder, _ = self._encoder_and_limits(ledger)
-        columns = (encoder.columns(window)["input"] for window in windows_of(examples))
+        columns = (encoder.columns(Examples.of(window))["input"] for window in windows_of(examples))
         return [length for column in columns for length in column.lengths.tolist()]
 
     @strict
@@ -222,7 +222,7 @@ class LoadedModel(OpenedModel):
         examples, ledger = self._given(inputs)
         encoder, limits = self._encoder_and_limits(ledger)
         for window in windows_of(examples):
-            fitting(window, encoder.columns(window), encoder, limits)
+            fitting(window, encoder.columns(Examples.of(window)), encoder, limits)
             ledger.close()
 
     @strict

@@ -22,7 +22,7 @@ from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger, Place, Problem
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import Example, Examples, Schema
 from seqloom.errors import DataError
 from seqloom.tasks.task import ModelSpec, Prediction
 from seqloom.text.ragged import Ragged
@@ -77,7 +77,7 @@ def replies(
     """Each example with its prediction, in order; a bad row is yielded in its place, or is an error."""
     ledger, done = encoder.ledger, 0
     for window in windows:
-        columns = encoder.columns(window) if window else {}
+        columns = encoder.columns(Examples.of(window)) if window else {}
         fit = fitting(window, columns, encoder, limits)
         ledger.close()
         kept = [window[row] for row in fit]

@@ -30,7 +30,7 @@ from seqloom.data.inputs import given_inputs
 from seqloom.data.kinds.nothing import NoTarget
 from seqloom.data.prepared import ExampleEncoder
 from seqloom.data.problems import Ledger
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Examples, Schema
 from seqloom.errors import DataError, RejectedError, did_you_mean
 from seqloom.events import Progress, Show
 from seqloom.nn.heads import CrfHead
@@ -348,7 +348,7 @@ def encoding(task: Task, longest: int, room: int | None, device: torch.device) -
         ledger, schema = Ledger(), Schema(spec.schema.input, NoTarget())
         config = EncodingConfig(max_length=longest, overlong="truncate")
         try:
-            examples = list(given_inputs([value], schema.input, ledger))
+            examples = Examples.of(given_inputs([value], schema.input, ledger))
             ledger.close()
             encoder = ExampleEncoder(schema, config, spec.tokenizer, None, ledger)
             inputs = schema.input.collate(encoder.columns(examples))

@@ -221,7 +221,7 @@ class EntryDropout(Everywhere):
     """Dropout of each vector; what reads them does not read the padding."""
 
     def forward(self, x: Padded) -> Padded:
-        return x.with_any(self.module(x.values))
+        return x.with_kept_zeros(self.module(x.values))
 
 
 class CausalChain(CausalMixer[tuple[Any, ...]]):

@@ -10,6 +10,7 @@ A sequence is *right-padded*: element t of row b is real if t < lengths[b]. Seve
 row; `segments` then numbers them, and no information flows between documents.
 """
 
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -63,7 +64,7 @@ class Layout:
     ([[True, True], [True, False]], True)
     """
 
-    __slots__ = ("_made", "host", "lengths", "segments", "time")
+    __slots__ = ("_made", "_zeroed", "host", "lengths", "segments", "time")
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Layout:
         self.lengths, self.segments, self.time = lengths, segments, time
         self.host = host  # lengths and segments on the host, if the batch was moved from there
         self._made: dict[Hashable, Any] = {}
+        self._zeroed: tuple[weakref.ref[Tensor], int] | None = None  # the last result of `zeroed`, and its version
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return the cached result of `make` for a key; it must depend only on the key and this layout.
@@ -106,11 +108,30 @@ class Layout:
         """The same values [B,T,...], zero in the padding.
 
         A mask is compared with every number. On a CPU it takes a quarter of the time to copy all and fill the padding,
-        which is small if batches hold sequences of similar length; on a GPU the host would wait to find it.
+        which is small if batches hold sequences of similar length; on a GPU the host would wait to find it. Values
+        that are known to be zero there are returned as they are.
         """
         if values.device.type == "cpu" and values.numel() >= LARGE_BATCH and not is_transformed():
-            return values.flatten(0, 1).index_fill(0, self.padding, 0).view(values.shape)
+            if self.is_zeroed(values):
+                return values
+            rows, time = values.shape[:2]
+            repeated = values.stride(1) == 0 != values.stride(0) and min(rows, time) > 1  # then `flatten` copies
+            flat = values.flatten(0, 1)
+            fill = flat.index_fill_ if repeated else flat.index_fill
+            return self.keep_zeroed(fill(0, self.padding, 0).view(values.shape))
         return values.masked_fill(self.beyond.view(*self.beyond.shape, *(1,) * (values.ndim - 2)), 0)
+
+    def is_zeroed(self, values: Tensor) -> bool:
+        """Whether this very tensor is known to be zero in the padding, as its gradient will be."""
+        if self._zeroed is None or self._zeroed[0]() is not values:
+            return False
+        return not values.is_inference() and values._version == self._zeroed[1]  # it was not changed in place
+
+    def keep_zeroed(self, values: Tensor) -> Tensor:
+        """Return the values, and remember that they are zero in the padding, and that their gradient will be."""
+        if not values.is_inference():
+            self._zeroed = weakref.ref(values), values._version
+        return values
 
     @property
     def places(self) -> Places:
@@ -235,6 +256,12 @@ class Padded(NamedTuple):
     def with_any(self, values: Tensor) -> "Padded":
         """The same batch with other values, without zeroing the padding: for code that only reads real elements."""
         return Padded(values, self.lengths, self.segments, self.full, self.shared, self.edges)
+
+    def with_kept_zeros(self, values: Tensor) -> "Padded":
+        """The same batch with other values, which are zero wherever those of this batch are; so are their gradients."""
+        if not self.full and self.layout.is_zeroed(self.values):
+            self.layout.keep_zeroed(values)
+        return self.with_any(values)
 
     def to(self, device: torch.device | str) -> "Padded":
         """Return the same batch on another device."""

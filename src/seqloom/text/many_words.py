@@ -11,8 +11,8 @@ object is made for each; longer words are cut out of the text.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -43,13 +43,42 @@ class FoundWords(NamedTuple):
         ends = (firsts + self.lengths[places]).tolist()
         return [self.text[first:end].decode() for first, end in zip(firsts.tolist(), ends, strict=True)]
 
-    def add_to(self, counts: Counter[str]) -> None:
-        """Add the number of occurrences of each word to the counts."""
-        is_short = self.lengths <= SHORT
-        keys, times = np.unique(self.keys[is_short], return_counts=True)
-        short = [word.decode() for word in keys.astype("<u8").view(f"S{SHORT}").tolist()]
-        counts.update(dict(zip(short, times.tolist(), strict=True)))
-        counts.update(self.at(np.flatnonzero(~is_short)))
+
+class ShortCounts:
+    """Occurrences of short words, counted as numbers until they are wanted as texts."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[np.ndarray, np.ndarray]] = []  # the words of each block, and how often each occurs
+        self.most = 0  # words, if no two blocks share one
+
+    def add(self, words: FoundWords) -> None:
+        """Count the short words among these."""
+        block = np.unique(words.keys[words.lengths <= SHORT], return_counts=True)
+        self._blocks.append(block)
+        self.most += len(block[0])
+
+    def take(self) -> dict[str, int]:
+        """Return all counts, and begin again."""
+        blocks, any_words, self._blocks, self.most = self._blocks, self.most > 0, [], 0
+        if not any_words:
+            return {}
+        keys, times = (np.concatenate(column) for column in zip(*blocks, strict=True))
+        order = np.argsort(keys, kind="stable")
+        keys, times = keys[order], times[order]
+        firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        texts = keys[firsts].astype("<u8").view(f"S{SHORT}").tolist()
+        return {
+            text.decode(): count for text, count in zip(texts, np.add.reduceat(times, firsts).tolist(), strict=True)
+        }
+
+
+def plain_texts(texts: Sequence[str]) -> list[bool]:
+    """Whether `find_words` can read each of these texts.
+
+    >>> plain_texts(["Straße, 7!", "e\\u0301"]), plain_texts(["a", "b"])
+    ([True, False], [True, True])
+    """
+    return [True] * len(texts) if is_plain("\n".join(texts)) else list(map(is_plain, texts))
 
 
 def is_plain(text: str) -> bool:
@@ -66,10 +95,11 @@ def find_words(texts: Sequence[str], *, marks: bool) -> FoundWords | None:
 
     None if the texts are short, for which that is no faster.
     """
-    encoded = [text.encode() for text in texts]
-    data = b" ".join((b"", *encoded, b" " * SHORT))
+    joined = " ".join(("", *texts, " " * SHORT))
+    data = joined.encode()
     if len(data) < FEWEST_BYTES:
         return None
+    sizes = map(len, texts if len(data) == len(joined) else (text.encode() for text in texts))
     kinds = np.frombuffer(data.translate(_KINDS[marks]), np.uint8)
     letter = kinds == 1
     first, last = letter[1:] > letter[:-1], letter[:-1] > letter[1:]  # the texts are between spaces
@@ -79,10 +109,16 @@ def find_words(texts: Sequence[str], *, marks: bool) -> FoundWords | None:
         last |= mark[:-1]
     firsts = np.flatnonzero(first) + 1
     lengths = np.flatnonzero(last) - firsts + 1
-    numbers = np.ndarray((len(data) - SHORT + 1,), "<u8", data, strides=(1,))  # eight bytes from each one on
-    keys = numbers[firsts] & MASKS[np.minimum(lengths, SHORT)]
-    starts = np.searchsorted(firsts, starts_of([len(text) + 1 for text in encoded]))
+    keys = _keys(data, firsts, lengths)
+    starts = np.searchsorted(firsts, starts_of([size + 1 for size in sizes]))
     return FoundWords(data, firsts, lengths, keys, starts)
+
+
+def _keys(data: bytes, firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The key of each word, given its first byte and its length; eight bytes follow the last word."""
+    numbers = np.ndarray((len(data) - SHORT + 1,), "<u8", data, strides=(1,))  # eight bytes from each one on
+    found: np.ndarray = numbers[firsts] & MASKS[np.minimum(lengths, SHORT)]
+    return found
 
 
 def _kinds_of(*, marks: bool) -> bytes:
@@ -99,12 +135,17 @@ class WordNumbers:
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self._numbers = numbers
-        short = [word for word in numbers if is_plain(word) and len(word.encode()) <= SHORT]
-        keys = np.array([word.encode() for word in short], f"S{SHORT}").view("<u8").astype(np.uint64)
+        few = [word for word in numbers if len(word) <= SHORT]
+        plain = list(compress(few, plain_texts(few)))
+        whole = "".join(plain)
+        short = plain if whole.isascii() else [word for word in plain if len(word.encode()) <= SHORT]
+        data = "".join(short).encode() + b" " * SHORT
+        sizes = np.fromiter(map(len, short if whole.isascii() else map(str.encode, short)), np.int64, len(short))
+        keys = _keys(data, np.cumsum(sizes) - sizes, sizes)
         self._shift = np.uint64(64 - max(4, 2 + len(short).bit_length()))  # at most a quarter of the table is used
         self._keys = np.zeros(2 ** (64 - int(self._shift)), np.uint64)
         self._found = np.full(len(self._keys), NONE, np.int32)
-        own, places = np.array([numbers[word] for word in short], np.int32), self._places(keys)
+        own, places = np.fromiter(map(numbers.__getitem__, short), np.int32, len(short)), self._places(keys)
         left = np.arange(len(keys))  # words without a place
         while len(left):
             at = places[left]

@@ -256,8 +256,8 @@ def fit(config: FittedTokenizer, texts: Iterable[str]) -> Tokenizer:
 class TokenizerFit:
     """Fits a tokenizer on texts that are added a few at a time.
 
-    Fitting pulls its texts from an iterator, so it runs in its own thread. The thread works only while a caller waits
-    for it, so nothing runs concurrently, and its errors are raised in the caller.
+    Fitting pulls its texts from an iterator, so it runs in its own thread. It reads the texts that were added last
+    while the caller finds the next ones; its errors are raised in the caller, at the next call.
 
     >>> from seqloom.config.tokenizers import WordsConfig
     >>> with TokenizerFit(WordsConfig()) as fitting:
@@ -275,7 +275,6 @@ class TokenizerFit:
 
     def __enter__(self) -> "TokenizerFit":
         self._thread.start()
-        self._answer()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -285,11 +284,13 @@ class TokenizerFit:
             self._thread.join()
 
     def add(self, texts: Sequence[str]) -> None:
-        self._given.put(texts)
+        """Add more texts, which are read while the caller goes on; an error in those before them is raised here."""
         self._answer()
+        self._given.put(texts)
 
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer fitted on all added texts."""
+        self._answer()
         self._given.put(None)
         fitted = self._answer()
         assert fitted is not None, "it was told that there are no more"

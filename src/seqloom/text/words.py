@@ -28,7 +28,7 @@ import numpy as np
 
 from seqloom.config.tokenizers import WordsConfig
 from seqloom.errors import DataError
-from seqloom.text.many_words import NONE, FoundWords, WordNumbers, find_words, is_plain
+from seqloom.text.many_words import NONE, SHORT, FoundWords, ShortCounts, WordNumbers, find_words, plain_texts
 from seqloom.text.ragged import Ragged
 from seqloom.text.segmenter import TokenSpans
 from seqloom.text.special_tokens import COUNT, UNKNOWN
@@ -155,10 +155,10 @@ class WordSegmenter:
                 f"the vocabulary has {len(data.words):,} words and {COUNT} special tokens; the limit is "
                 f"{config.vocab_size:,}"
             )
-        if len(set(data.words)) < len(data.words) or not all(data.words):
-            raise DataError("a word of the vocabulary is empty or occurs twice")
         self._words = data.words
-        self._numbers = {word: number for number, word in enumerate(data.words, start=COUNT)}
+        self._numbers = dict(zip(data.words, range(COUNT, COUNT + len(data.words)), strict=True))
+        if len(self._numbers) < len(data.words) or "" in self._numbers:
+            raise DataError("a word of the vocabulary is empty or occurs twice")
         self._pattern_for, self._or_lower = _patterns(config), config.lowercase_fallback
         self._marks = config.word_split == "punctuation"
         self._join = detokenized if self._marks else " ".join
@@ -173,7 +173,7 @@ class WordSegmenter:
         return dict(self._numbers)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        plain = list(map(is_plain, texts))
+        plain = plain_texts(texts)
         words = find_words(list(compress(texts, plain)), marks=self._marks)
         if words is None:
             return self._one_by_one(texts)
@@ -245,16 +245,20 @@ def fit_words(config: WordsConfig, texts: Iterator[Sequence[str]]) -> tuple[Word
     """Fit a vocabulary of the most frequent words; return the segmenter and the number of words dropped."""
     pattern_for, most = _patterns(config), max(MOST_COUNTED, 4 * config.vocab_size)
     counts: Counter[str] = Counter()
-    forgotten = 0
+    short, forgotten = ShortCounts(), 0
     for block in texts:
-        plain = list(map(is_plain, block))
+        plain = plain_texts(block)
         found = find_words(list(compress(block, plain)), marks=config.word_split == "punctuation")
         if found is not None:
-            found.add_to(counts)
+            short.add(found)
+            counts.update(found.at(np.flatnonzero(found.lengths > SHORT)))
             block = [text for text, is_counted in zip(block, plain, strict=True) if not is_counted]
         counts.update(chain.from_iterable(pattern_for(text).findall(text) for text in block))
-        if len(counts) > most:
-            forgotten += forget_rare(counts, most // 2)
+        if len(counts) + short.most > most:
+            counts.update(short.take())
+            if len(counts) > most:
+                forgotten += forget_rare(counts, most // 2)
+    counts.update(short.take())
     words = most_frequent(counts, config.vocab_size - COUNT, config.min_count or 1)
     return WordSegmenter(config, WordsData(words)), forgotten + len(counts) - len(words)
 
@@ -275,5 +279,5 @@ def forget_rare(counts: Counter[str], most: int) -> int:
 
 def most_frequent(counts: Counter[str], limit: int, least: int) -> tuple[str, ...]:
     """Return at most `limit` words with at least `least` occurrences, most frequent first, ties in code point order."""
-    kept = [word for word, count in counts.items() if count >= least and len(word) <= LONGEST]
-    return tuple(sorted(kept, key=lambda word: (-counts[word], word))[:limit])
+    kept = sorted(word for word, count in counts.items() if count >= least and len(word) <= LONGEST)
+    return tuple(sorted(kept, key=counts.__getitem__, reverse=True)[:limit])  # the order of equal counts stays

@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seqloom.config.training import SecondsConfig
+from seqloom.config.training import EpochsConfig, SecondsConfig
 from seqloom.data.loader import Loader, Position, Step
 from seqloom.errors import DurableError
 from seqloom.files.disk import reached, require_free_space
@@ -156,7 +156,8 @@ class _Loop:
             yield from self._close("done" if self.run_state.end_reason == "done" else "patience")
             return
         start = Position(self.run_state.epoch, self.run_state.index)
-        with closing(self.loader.steps(start)) as steps:  # type: ignore[type-var]  # a generator
+        until = self.config.duration.epochs if isinstance(self.config.duration, EpochsConfig) else None
+        with closing(self.loader.steps(start, until=until)) as steps:  # type: ignore[type-var]  # a generator
             while not self._is_over():
                 with self.clock.data():
                     step = next(steps)

@@ -281,10 +281,10 @@ class SolutionPath:
         """Return the fingerprint of the batches of the training set."""
         return self.read.fingerprint()
 
-    def steps(self, start: Position) -> Iterator[Step[Any]]:
+    def steps(self, start: Position, *, until: int | None = None) -> Iterator[Step[Any]]:
         """Yield the steps from `start` on; the first step of a strength counts all texts as read."""
         epoch, index = start.epoch, start.index
-        while True:
+        while until is None or epoch < until:
             yield Step(epoch, index, self.solver.whole() if index == 0 else None)
             epoch, index = (epoch, index + 1) if index + 1 < self.count(epoch) else (epoch + 1, 0)
 

@@ -105,7 +105,7 @@ def train_run(
                         folder.log(wrote)
                     yield wrote
                 with suppress(DurableError) if report.reason == "disk" else nullcontext():  # it was reported before
-                    write_pages(folder)
+                    write_pages(folder, (resolved.config, resolved.task))
             yield report
 
 

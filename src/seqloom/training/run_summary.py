@@ -23,7 +23,7 @@ from seqloom.config.models import AnyModel
 from seqloom.config.stacks import StackConfig
 from seqloom.config.training import RunConfig
 from seqloom.errors import ConfigError, DamagedError, DataError, near_name
-from seqloom.files.disk import existing, write_file
+from seqloom.files.disk import existing, write_files
 from seqloom.files.jsonl import read_lines
 from seqloom.files.layouts import RunFile, VocabularyFile
 from seqloom.recipes.families import RECIPES, SIZES, AnySize, Dimensions, Size
@@ -426,14 +426,13 @@ class RunSummary(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return card_document(self)
 
 
-def write_pages(run: AnyRun) -> RunSummary:
+def write_pages(run: AnyRun, known: tuple[RunConfig, Task] | None = None) -> RunSummary:
     """Write RUN/report.html and RUN/card.md, and return the summary that they show.
 
-    This happens whenever a run ends, and after each evaluation on the test set.
+    This happens whenever a run ends, and after each evaluation on the test set. `known` as in `summary_of`.
     """
-    path, summary = _path(run), summary_of(run)
-    write_file(path / RunFile.REPORT, summary.html())
-    write_file(path / RunFile.CARD, summary.card().markdown())
+    path, summary = _path(run), summary_of(run, known=known)
+    write_files({path / RunFile.REPORT: summary.html(), path / RunFile.CARD: summary.card().markdown()})
     return summary
 
 

@@ -7,14 +7,14 @@ A check keeps a few bytes per row, so it can check files larger than memory. Fin
 number of rows and the first samples.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from seqloom.data.problems import Ledger, Place, Problem, Severity
-from seqloom.data.schema import Example, Schema
+from seqloom.data.schema import Example, Examples, Input, Schema, Target
 from seqloom.errors import RejectedError
 
 T = TypeVar("T")
@@ -27,18 +27,21 @@ class ExampleBlock:
     """A few thousand examples of one split; working in blocks keeps the cost per row small."""
 
     def __init__(self, split: str, examples: Sequence[Example], schema: Schema) -> None:
-        self.split, self.examples, self.schema = split, examples, schema
+        self.examples = examples if isinstance(examples, Examples) else Examples.of(examples)
+        self.split, self.schema = split, schema
 
     @cached_property
     def inputs(self) -> list[list[str]]:
         """The texts of the inputs: a list per text column, and none for vectors and pictures."""
-        texts = [self.schema.input.texts(example.input) for example in self.examples]
+        if self.schema.input.is_text:
+            return [self.examples.inputs]  # type: ignore[list-item]
+        texts = map(self.schema.input.texts, self.examples.inputs)
         return [list(side) for side in zip(*texts, strict=True)]
 
     @cached_property
     def targets(self) -> list[str]:
         """The targets that are texts."""
-        return [example.target for example in self.examples] if self.schema.target.is_text else []  # type: ignore[misc]
+        return self.examples.targets if self.schema.target.is_text else []  # type: ignore[return-value]
 
     @cached_property
     def keys(self) -> np.ndarray:
@@ -47,7 +50,7 @@ class ExampleBlock:
             return hashes(self.inputs[0])
         if self.inputs:
             return hashes(zip(*self.inputs, strict=True), len(self.examples))
-        arrays = (np.asarray(example.input) for example in self.examples)
+        arrays = map(np.asarray, self.examples.inputs)
         return hashes((array.shape, array.dtype.str, array.tobytes()) for array in arrays)
 
 
@@ -58,11 +61,27 @@ def hashes(values: Iterable[object], count: int = -1) -> np.ndarray:
 
 def weight(example: Example) -> int:
     """The approximate memory of an example, in characters or bytes."""
-    given, target = example.input, example.target
-    size = len(target) if isinstance(target, str | tuple) else 0
+    return _input_weight(example.input) + _target_weight(example.target)
+
+
+def weight_of(examples: Examples) -> int:
+    """The sum of their weights."""
+    return _sum(examples.inputs, _input_weight) + _sum(examples.targets, _target_weight)
+
+
+def _sum(values: Sequence[T], weigh: Callable[[T], int]) -> int:
+    """The sum of the weights of values; that of a text is its length."""
+    return sum(map(len if set(map(type, values)) == {str} else weigh, values))  # type: ignore[arg-type]
+
+
+def _input_weight(given: Input) -> int:
     if isinstance(given, str):
-        return size + len(given)
-    return size + (sum(map(len, given)) if isinstance(given, tuple) else given.nbytes)
+        return len(given)
+    return sum(map(len, given)) if isinstance(given, tuple) else given.nbytes
+
+
+def _target_weight(target: Target) -> int:
+    return len(target) if isinstance(target, str | tuple) else 0
 
 
 def bounded(sized: Iterable[tuple[T, int]], most: int, largest: int) -> Iterator[list[T]]:
@@ -79,6 +98,14 @@ def bounded(sized: Iterable[tuple[T, int]], most: int, largest: int) -> Iterator
         yield block
 
 
+def numbered_places(examples: Examples, files: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] int32 the file of each row, and uint32 its line, 0 if it has none; files are numbered as they appear."""
+    for path in dict.fromkeys(examples.paths):
+        files.setdefault(path, len(files))
+    numbers = np.fromiter(map(files.__getitem__, examples.paths), np.int32, len(examples))
+    return numbers, np.fromiter((line or 0 for line in examples.lines), np.uint32, len(examples))
+
+
 class BlockPlaces:
     """The places of all rows of a split, in eight bytes per row."""
 
@@ -88,12 +115,11 @@ class BlockPlaces:
         self._files: list[np.ndarray] = []
         self.rows = 0
 
-    def add(self, examples: Sequence[Example]) -> None:
+    def add(self, examples: Examples) -> None:
         """Add the places of more rows."""
-        places = [example.place for example in examples]
-        files = [self._paths.setdefault(place.path, len(self._paths)) for place in places]
-        self._lines.append(np.array([place.line or 0 for place in places], np.uint32))
-        self._files.append(np.array(files, np.int32))
+        files, lines = numbered_places(examples, self._paths)
+        self._lines.append(lines)
+        self._files.append(files)
         self.rows += len(examples)
 
     def file_keys(self) -> np.ndarray:

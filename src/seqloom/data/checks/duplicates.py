@@ -41,9 +41,9 @@ class _SplitHashes:
     def add(self, block: ExampleBlock) -> None:
         self.places.add(block.examples)
         self._keys.append(block.keys)
-        ids = [example.id for example in block.examples]
+        ids = block.examples.ids
         self._ids.append(hashes(ids) if all(ids) else np.empty(0, np.int64))
-        self.targets.append(hashes(example.target for example in block.examples))
+        self.targets.append(hashes(block.examples.targets))
 
     @property
     def keys(self) -> np.ndarray:
@@ -124,13 +124,14 @@ def _place_in(parts: list[_SplitHashes], row: int) -> Place:
 
 def _find_overlap(ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[str, _SplitHashes]) -> None:
     (first, one), (second, other) = split, later
-    hits = np.flatnonzero(np.isin(other.keys, one.keys))
+    keys, others = one.keys, other.keys
+    hits = np.flatnonzero(_are_in(others, keys))
     if not len(hits):
         return
     rows, place = other.places.rows, other.places[int(hits[0])]
-    twin = one.places[int(np.flatnonzero(one.keys == other.keys[hits[0]])[0])]
+    twin = one.places[int(np.flatnonzero(keys == others[hits[0]])[0])]
     have = "has an input that is identical to one" if len(hits) == 1 else "have inputs that are identical to some"
-    repeats = int(np.isin(other.pairs[hits], one.pairs).sum())  # cleaning drops these, not other targets of an input
+    repeats = int(_are_in(other.pairs[hits], one.pairs).sum())  # cleaning drops these, not other targets of an input
     targets = "" if repeats == len(hits) else f", {repeats or 'none'} with the same target"
     text = (
         f"{len(hits):,} of {rows:,} rows in {second} ({share(len(hits), rows)}) {have} in {first}{targets}; "
@@ -142,6 +143,13 @@ def _find_overlap(ledger: Ledger, split: tuple[str, _SplitHashes], later: tuple[
         removed = ledger.or_clean(removed, place.path, words=True) if repeats else removed
     fix = f"{removed}; otherwise scores on {second} are too optimistic"
     ledger.warn("leak.overlap", text, place, fix, count=len(hits))
+
+
+def _are_in(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether each key is one of the others; a fifth of the time of `np.isin` if these are many more."""
+    known = np.sort(others)
+    found: np.ndarray = np.searchsorted(known, keys, side="right") > np.searchsorted(known, keys)
+    return found
 
 
 def _refuse_repeated_ids(ledger: Ledger, parts: list[_SplitHashes], keys: list[np.ndarray]) -> None:

@@ -8,7 +8,7 @@ step reports only what the finer keys keep apart: 'pos ' and 'pos' differ in whi
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple
@@ -25,8 +25,9 @@ from seqloom.data.checks.spelling import (
     one_spelling,
     spaced,
 )
+from seqloom.data.kinds.kind import TargetKind
 from seqloom.data.problems import SAMPLES, Ledger, Place
-from seqloom.data.schema import Schema
+from seqloom.data.schema import Schema, Target
 from seqloom.data.values import is_number
 from seqloom.report.numbers import counted
 
@@ -262,6 +263,15 @@ UNSEEN_SHARE = 0.01
 OTHERWISE = "name the label column with --target, or choose another --task"
 
 
+def counted_labels(targets: Iterable[Target], kind: TargetKind) -> Counter[str]:
+    """The number of occurrences of each label in these targets, in the order of appearance."""
+    counts: Counter[str] = Counter()
+    for target, times in Counter(targets).items():
+        for label in kind.labels(target):
+            counts[label] += times
+    return counts
+
+
 class LabelCheck:
     """Finds label.too_many, label.single, label.singleton, label.few, label.unseen and other spellings of a label."""
 
@@ -271,18 +281,18 @@ class LabelCheck:
         self._counts: dict[str, Counter[str]] = {}
         self._firsts: dict[str, dict[str, Place]] = {}  # the first place of each label in each split
         self._rows: Counter[str] = Counter()
-        self._paths: set[str] = set()  # of the first and last rows of the blocks: whether there are several files
+        self._paths: set[str] = set()  # whether there are several files
 
     def update(self, block: ExampleBlock) -> None:
         """Count the labels of a block, up to a limit."""
         self._rows[block.split] += len(block.examples)
-        self._paths.update(example.place.path for example in (block.examples[0], block.examples[-1]))
+        self._paths.update(block.examples.paths)
         counts, firsts = self._counts.setdefault(block.split, Counter()), self._firsts.setdefault(block.split, {})
         if len(counts) > MOST_LABELS:
             return
-        labels = [label for example in block.examples for label in self._target.labels(example.target)]
-        counts.update(labels)
-        if set(labels) - firsts.keys():
+        found = counted_labels(block.examples.targets, self._target)
+        counts.update(found)
+        if found.keys() - firsts.keys():
             for example in block.examples:
                 for label in self._target.labels(example.target):
                     firsts.setdefault(label, example.place)
@@ -300,10 +310,8 @@ class LabelCheck:
         advice = _fix_alone if self._target.of_steps else ledger.or_clean  # tags are not cleaned
         odd = find_spellings(ledger, *self._everywhere(), advice)
         few = Counter[str]() if self._target.of_steps else self._few(reference, odd)
-        firsts, fix = (
-            self._firsts[reference],
-            self._advice_of_few(ledger, reference, few, odd) if few else "add examples",
-        )
+        firsts = self._firsts[reference]
+        fix = self._advice_of_few(ledger, reference, few, odd) if few else "add examples"
         for label in (label for label, count in counts.items() if count == 1 and label not in odd):
             text = f"{self._noun} {quoted(label)} has only one example in {reference}"
             ledger.warn("label.singleton", text, firsts[label], fix if label in few else f"add examples to {reference}")

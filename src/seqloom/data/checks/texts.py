@@ -75,7 +75,7 @@ class CharacterCheck:
                 wanted = SAMPLES - len(self._samples[kind])
                 for row, at in zip(rows[:wanted], places[firsts[:wanted]], strict=True):
                     inside = int(at - ends[row] + len(texts[row]) + 1)
-                    place = block.examples[start + int(row)].place
+                    place = block.examples.place(start + int(row))
                     self._samples[kind].append((_described(texts[row], inside), place))
 
     def finish(self, ledger: Ledger) -> None:

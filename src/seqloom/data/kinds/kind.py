@@ -60,8 +60,8 @@ class Kind(ABC):
         """Return a function that maps the values of a row to an input or target, or raises BadValue."""
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
-        """Return `reader`, and a function that reads several rows at once if none of them needs a message."""
-        return self.reader(roles, remarks), lambda _rows: None
+        """Return `reader`, and a function that reads columns of several rows if none of them needs a message."""
+        return self.reader(roles, remarks), lambda _columns: None
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
         """[values] lengths or numbers whose distribution the data report shows, by name."""

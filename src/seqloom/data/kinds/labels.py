@@ -38,7 +38,7 @@ class LabelTarget(TargetKind):
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
         (column,), name = roles.target, LabelNames(roles, remarks)
-        return lambda values: name(values[column]), lambda rows: name.of_texts([values[column] for values in rows])
+        return lambda values: name(values[column]), lambda columns: name.of_texts(list(columns[column]))
 
     def labels(self, value: Any) -> Iterable[str]:
         return (value,)

@@ -41,7 +41,7 @@ class NoTarget(TargetKind):
     is_running = True
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
-        return self.reader(roles, remarks), lambda rows: [None] * len(rows)
+        return self.reader(roles, remarks), lambda columns: [None] * len(columns[0])
 
     def encode(self, values: Sequence[Any], coding: Coding) -> dict[str, Ragged]:
         """The bytes of each text, up to the maximum length."""

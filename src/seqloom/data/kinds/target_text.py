@@ -76,7 +76,7 @@ class TextTarget(TargetKind):
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
         (column,) = roles.target
-        return self.reader(roles, remarks), lambda rows: texts_of([values[column] for values in rows])
+        return self.reader(roles, remarks), lambda columns: texts_of(list(columns[column]))
 
     def measure(self, values: Sequence[Any]) -> dict[str, np.ndarray]:
         return {"characters per target": np.array(list(map(len, values)), np.int32)}

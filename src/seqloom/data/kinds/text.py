@@ -47,7 +47,7 @@ class TextInput(InputKind):
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
         (column,) = roles.input
-        return self.reader(roles, remarks), lambda rows: texts_of([values[column] for values in rows])
+        return self.reader(roles, remarks), lambda columns: texts_of(list(columns[column]))
 
     def matches(self, value: Any) -> bool:
         return isinstance(value, str)
@@ -149,8 +149,8 @@ class PairInput(TextInput):
         return lambda values: self.value(*(text_of(values[column], column) for column in columns))
 
     def readers(self, roles: "Roles", remarks: Remarks) -> tuple[Read, ReadMany]:
-        def read(rows: Sequence[tuple[Any, ...]]) -> list[Any] | None:
-            sides = [texts_of([values[column] for values in rows]) for column in roles.input]
+        def read(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
+            sides = [texts_of(list(columns[column])) for column in roles.input]
             return None if None in sides else list(map(self.value, *sides))  # type: ignore[arg-type]
 
         return self.reader(roles, remarks), read

@@ -10,19 +10,20 @@ and it does not say where a quote was opened.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from seqloom.config.data import ReadingConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import LONGEST_LINE, Passage, QuotedLineEnds, lines_in, open_passages
-from seqloom.data.values import Record, Table
+from seqloom.data.values import Record, Records, Table
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 MOST_COLUMNS = 1_024
-BLOCK_LINES = 256  # read together: objects that live for long make Python search all memory for cycles
+BLOCK_LINES = 1_024  # read together
 LOOKED_AHEAD, FEW_ROWS = 20, 5  # rows that are compared to find another delimiter, and too few of them
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
 SEPARATOR_LINE = re.compile(r'"?sep=([^\w"]|\\t)"?', re.IGNORECASE)
@@ -34,6 +35,71 @@ class CsvRow(NamedTuple):
     line: int
     raw: str
     fields: list[str]
+
+
+class PlainRows(Sequence[CsvRow]):
+    """Rows that are one line each, and about whose quotes there is nothing to say.
+
+    They become `CsvRow` only when they are asked for.
+    """
+
+    __slots__ = ("delimiter", "line", "lines", "quoted")
+
+    def __init__(self, line: int, lines: list[str], delimiter: str, *, quoted: bool = False) -> None:
+        self.line, self.lines, self.delimiter = line, lines, delimiter  # the number of the first line
+        self.quoted = quoted  # whether lines may have quotes: then they are `regular`
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, row: int) -> CsvRow: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> "PlainRows": ...
+
+    def __getitem__(self, row: int | slice) -> "CsvRow | PlainRows":
+        if isinstance(row, slice):
+            first = self.line + row.indices(len(self.lines))[0]
+            return PlainRows(first, self.lines[row], self.delimiter, quoted=self.quoted)
+        return CsvRow(self.line + range(len(self.lines))[row], self.lines[row], self._fields(self.lines[row]))
+
+    def _fields(self, line: str) -> list[str]:
+        if not self.quoted or '"' not in line:
+            return line.split(self.delimiter)
+        fields = [
+            inside.replace('""', '"') if inside else plain for inside, plain in _field(self.delimiter).findall(line)
+        ]
+        return fields if line.endswith(self.delimiter) else fields[:-1]  # an empty field is found at the end
+
+    def columns(self, width: int) -> list[list[str]] | None:
+        """The fields by columns, if all rows have so many, else None.
+
+        >>> PlainRows(2, ["a,b", "c,d"], ",").columns(2), PlainRows(2, ["a,b", "c"], ",").columns(2)
+        ([['a', 'c'], ['b', 'd']], None)
+        """
+        if self.quoted or len(self.delimiter) > 1:  # it could lie across the end of a line
+            rows = list(map(self._fields, self.lines))
+            return list(map(list, zip(*rows, strict=True))) if set(map(len, rows)) == {width} else None
+        if {line.count(self.delimiter) for line in self.lines} != {width - 1}:
+            return None
+        fields = self.delimiter.join(self.lines).split(self.delimiter)
+        return [fields[column::width] for column in range(width)]
+
+
+@cache
+def _field(delimiter: str) -> re.Pattern[str]:
+    """A field of a `regular` line with the delimiter after it: its text in quotes, or its text without."""
+    mark = re.escape(delimiter)
+    return re.compile(rf'(?:"((?:[^"]|"")*+)"|([^{mark}"]*+))(?:{mark}|\Z)')
+
+
+@cache
+def regular(delimiter: str) -> re.Pattern[str]:
+    """A line about which nothing is to be said: each field is in quotes, or has none. The pattern never backtracks."""
+    mark = re.escape(delimiter)
+    field = rf'(?:"(?:[^"]|"")*+"|[^{mark}"]*+)'
+    return re.compile(rf"{field}(?:{mark}{field})*+")
 
 
 class QuotedRows:
@@ -158,25 +224,30 @@ def read(paths: tuple[Path, ...], reading: ReadingConfig, ledger: Ledger) -> Tab
     return Table(tuple(columns[: file.used]), records, file.locate, named=reading.header, blocks=blocks)
 
 
-def _blocks(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[list[CsvRow]]:
-    """The rows, many together if a passage has no quotes: then nothing is reported between them."""
+def _blocks(passages: Iterator[Passage], dialect: Dialect, parser: QuotedRows) -> Iterator[Sequence[CsvRow]]:
+    """The rows: many together where nothing is reported between them, as in lines with few quotes."""
     for first_line, text in passages:
         if not dialect.quoted or ('"' not in text and not parser.is_open):
             lines = lines_in(text)
             for start in range(0, len(lines), BLOCK_LINES):
-                some = lines[start : start + BLOCK_LINES]
-                yield [
-                    CsvRow(number, line, line.split(dialect.delimiter))
-                    for number, line in enumerate(some, first_line + start)
-                ]
+                yield PlainRows(first_line + start, lines[start : start + BLOCK_LINES], dialect.delimiter)
             continue
-        for number, line in enumerate(ended_lines(text), first_line):
-            if '"' in line or parser.is_open:
-                if row := parser.take(number, line):
-                    yield [row]
-            else:
-                plain = line.removesuffix("\n") if line[-2:] != "\r\n" else line[:-2]
-                yield [CsvRow(number, plain, plain.split(dialect.delimiter))]
+        lines, sound, at = ended_lines(text), regular(dialect.delimiter), 0
+        while at < len(lines):
+            some = list[str]()
+            while at < len(lines) and len(some) < BLOCK_LINES and not parser.is_open:
+                line = lines[at].removesuffix("\n") if lines[at][-2:] != "\r\n" else lines[at][:-2]
+                if '"' in line and (len(dialect.delimiter) > 1 or not sound.fullmatch(line)):
+                    break
+                some.append(line)
+                at += 1
+            if some:
+                yield PlainRows(first_line + at - len(some), some, dialect.delimiter, quoted=True)
+                continue
+            row = parser.take(first_line + at, lines[at])
+            at += 1
+            if row:
+                yield [row]
     parser.finish()
 
 
@@ -303,10 +374,10 @@ class Delimited:
 
     def _require_regular(self, place: Place) -> None:
         """Refuse a file whose first rows differ in their number of fields, but not with another delimiter."""
-        ahead, taken = list[CsvRow](), list[list[CsvRow]]()
+        ahead, taken = list[CsvRow](), list[Sequence[CsvRow]]()
         while len(ahead) < LOOKED_AHEAD and (block := next(self._left, None)) is not None:
             taken.append(block)
-            ahead += block
+            ahead += block[:LOOKED_AHEAD]
         self._left = itertools.chain(taken, self._left)
         rows = [self.first, *(row for row in ahead[:LOOKED_AHEAD] if row.raw.strip())]
         if len(rows) < FEW_ROWS or len({len(row.fields) for row in rows}) == 1:
@@ -318,15 +389,15 @@ class Delimited:
                 text = f"the rows differ in their number of fields; the delimiter looks like '{shown}'"
                 self.ledger.bad_file("csv.delimiter", text, place, f"use --delimiter '{shown}'", {"delimiter": shown})
 
-    def blocks(self) -> Iterator[list[Record]]:
-        """Yield the rows with the right number of fields: in blocks, where nothing is to be said about any of them."""
+    def blocks(self) -> Iterator[Sequence[Record]]:
+        """Yield the rows with the right number of fields: by columns, where nothing is to be said about any of them."""
         path, width, found = self.path, self.width, False
         for block in self._left if self.reading.header else itertools.chain([[self.first]], self._left):
-            fields = [row.fields for row in block]
-            if self.used == width and set(map(len, fields)) == {width} and all(row[0] for row in fields):
+            columns = block.columns(width) if isinstance(block, PlainRows) and self.used == width else None
+            if isinstance(block, PlainRows) and columns is not None and all(columns[0]):
                 found = True
                 self.ledger.rows += len(block)
-                yield [Record(tuple(values), path, line, raw) for line, raw, values in block]
+                yield Records(columns, path, range(block.line, block.line + len(block)), block.lines)
                 continue
             for row in block:
                 if self._pass_over_empty(row):

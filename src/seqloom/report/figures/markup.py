@@ -12,6 +12,7 @@ blue if both signs occur, with zero in the middle. In both themes, more contrast
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from seqloom.report.labels import LONGEST, ems, fit, reads_right_to_left, shortened, visible
@@ -136,10 +137,11 @@ def scale_of(values: Iterable[float | None], span: tuple[float, float] | None = 
     return ColorScale(low, high)
 
 
-def every_shade() -> list[Shade]:
+@cache
+def every_shade() -> tuple[Shade, ...]:
     """Return all shades of the three maps, for a style sheet."""
     scales = ColorScale(0.0, 1.0), ColorScale(-1.0, 0.0), ColorScale(-1.0, 1.0)
-    return [scale.shade(level) for scale in scales for level in range(LEVELS + scale.is_diverging)]
+    return tuple(scale.shade(level) for scale in scales for level in range(LEVELS + scale.is_diverging))
 
 
 def blend(stops: Sequence[str], place: float) -> Color:
