@@ -525,8 +525,8 @@ def test_a_calibration_that_does_not_lower_the_loss_is_explained(
 @pytest.mark.parametrize(
     ("before", "lead"),
     [
-        ({"accuracy": 0.8, "loss": 0.5}, "has accuracy 0.8;"),
-        ({"accuracy": 0.75, "loss": 0.4}, "has the same accuracy and a lower loss;"),
+        ({"accuracy": 0.8, "loss": 0.5}, "has the best accuracy, 0.8, and loss 0.5."),
+        ({"accuracy": 0.75, "loss": 0.4}, "has the best accuracy, 0.75, and loss 0.4."),
     ],
 )
 def test_a_run_that_ships_later_weights_than_the_best_says_so(
@@ -541,9 +541,10 @@ def test_a_run_that_ships_later_weights_than_the_best_says_so(
     write_lines(tmp_path / "metrics.jsonl", lines)
     summary(tmp_path, ended, task("text", "label"), json=False)
     told = capsys.readouterr().out
-    assert "\nkept the weights of step 36, on the dev set: accuracy 0.75\n" in told and "best on" not in told
-    why = f"Step 24 {lead} this is within one standard error, so the later weights are kept.\n"
-    assert why in told
+    kept = "\nkept the weights of step 36, chosen by accuracy on the dev set: accuracy 0.75\n"
+    assert kept in told and "best on" not in told
+    rule = "Of later validations within one standard error of it, the last one is chosen"
+    assert f"Step 24 {lead} {rule}: step 36, with accuracy 0.75 and loss 0.5.\n" in told
     summary(tmp_path, ended, task("text", "label"), json=True)
     facts = json.loads(capsys.readouterr().out)
     assert (facts["best_step"], facts["chosen_step"]) == (24, 36)

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqloom.config.training import LinearConfig, PlateauConfig
+from seqloom.report.numbers import number
 from seqloom.tasks.evaluation import Evaluation
 from seqloom.tasks.task import Metric
 from seqloom.training.checkpoint import read_state, steps
@@ -188,9 +189,14 @@ def test_a_run_tells_which_weights_it_ships_and_why(tmp_path: Path, data: Path, 
     ]
     last = ended(reports)
     assert (last.best_step, last.chosen_step, last.metrics["accuracy"]) == (10, 20, 15 / 18)
-    why = "Step 10 has accuracy 0.8889; this is within one standard error, so the later weights are kept."
+    losses = [number(one.metrics["loss"]) for one in only(reports, Validated)]
+    why = (
+        f"Step 10 has the best accuracy, 0.8889, and loss {losses[0]}. Of later validations within one standard error "
+        f"of it, the last one is chosen: step 20, with accuracy 0.8333 and loss {losses[1]}."
+    )
     for page in ("card.md", "model/card.md", "report.html"):
-        assert why in (tmp_path / "run" / page).read_text(encoding="utf-8"), page
+        text = (tmp_path / "run" / page).read_text(encoding="utf-8")
+        assert f"{why} These were measured before calibration." in text, page
     assert (
         "the best value is at step 10, the saved model is that of step 20"
         in (tmp_path / "run" / "report.html").read_text()

@@ -111,7 +111,7 @@ def run_folder(
         training=TrainingConfig(metric=metric),
     )
     findings = [["warn", "labels.rare", 12, [[f"{file}:7", "a label has 3 rows", "add rows"]]]]
-    split = {"rule": {"kind": "random"}, "counts": {"train": 400, "dev": 40, "test": 41}}
+    split = {"rule": {"kind": "random"}, "counts": {"train": 400, "dev": 40}}
     facts = {"fingerprints": {file: "a1"}, "split": split, "findings": findings, "predicted": ["input: text"]}
     (path / "model").mkdir(parents=True)
     (path / "config.toml").write_text(config.to_toml())
@@ -126,7 +126,7 @@ def run_folder(
 
 
 def look(accuracy: float) -> dict[str, Any]:
-    return {"when": "2031-02-03", "seqloom": "0.1.0", "model_sha256": "ab" * 32} | {
+    return {"when": "2031-02-03", "seqloom": "0.1.0", "model_sha256": "ab" * 32, "rows": 41} | {
         "metrics": {"accuracy": accuracy},
         "intervals": {"accuracy": [accuracy - 0.1, accuracy + 0.1]},
     }
@@ -297,6 +297,16 @@ EARLY = [
     validation_line(104, 0.4, best=False),
     {"kind": "end", "step": 104, "reason": "patience", "best_step": 56, "metrics": {"accuracy": 0.5}},
 ]
+
+
+def test_the_card_counts_the_rows_of_the_test_set_once_a_model_was_evaluated_on_it(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    for draw in (card_md, report_html):
+        assert "not read by training" in draw(summary_of(run))
+    append_line(run / "test_evaluations.jsonl", look(1.0))
+    card = card_md(summary_of(run))
+    assert re.search(r"\| train \| +400 \|\n\| dev \| +40 \|\n\| test \| +41 \|", card), card
+    assert "The accuracy of all rows is 1" in card.partition("## The test set")[2].partition("## Data")[0]
 
 
 def test_the_card_names_the_step_of_the_weights_and_the_step_that_the_run_came_to(tmp_path: Path) -> None:

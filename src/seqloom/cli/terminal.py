@@ -419,7 +419,8 @@ def _chosen(out: Path, ended: Ended, task: "Task") -> list[str]:
 
     why = choice_text(read_validations(out), task.metric.name)  # as in the report and the card
     return [
-        f"kept the weights of step {ended.chosen_step:,}, on the dev set: {_scores(ended.metrics, task)}",
+        f"kept the weights of step {ended.chosen_step:,}, chosen by {task.metric.name} on the dev set: "
+        f"{_scores(ended.metrics, task)}",
         f"  {why}",
     ]
 

@@ -207,13 +207,19 @@ def choice_text(validations: Sequence["ValidationLine"], name: str) -> str:
     best, chosen = best_of(validations), chosen_of(validations)
     if best is None or chosen is None or best.step == chosen.step:
         return ""
-    before, after = best.metrics.get(name), chosen.metrics.get(name)
-    if before == after:
-        same = best.metrics.get("loss") == chosen.metrics.get("loss")
-        lead = f"has the same {name} and {'the same' if same else 'a lower'} loss"
-    else:
-        lead = f"has {name} {scored(before)}"
-    return f"Step {best.step:,} {lead}; this is within one standard error, so the later weights are kept."
+    lead, losses = f"Step {best.step:,} has the best {name}, {scored(best.metrics.get(name))}", ("", "")
+    if name != "loss":
+        losses = (f", and loss {scored(best.metrics.get('loss'))}", f" and loss {scored(chosen.metrics.get('loss'))}")
+    return (
+        f"{lead}{losses[0]}. Of later validations within one standard error of it, the last one is chosen: "
+        f"step {chosen.step:,}, with {name} {scored(chosen.metrics.get(name))}{losses[1]}."
+    )
+
+
+def _choice(summary: "RunSummary") -> str:
+    """The same beside scores that may be those after calibration."""
+    text, scores = choice_text(summary.validations, summary.metric.name), summary.chosen_scores
+    return f"{text} These were measured before calibration." if text and scores and scores.cross_fitted else text
 
 
 def _ending(summary: "RunSummary") -> Callout:
@@ -262,7 +268,7 @@ def _scores(summary: "RunSummary") -> list[DocumentBlock]:
         TableBlock(("metric", "value", "95 % interval"), rows),
         Paragraph("" if summary.l2 is None else f"L2 strength: {_strength_text(summary)}."),
         Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
-        Aside(choice_text(summary.validations, summary.metric.name)),
+        Aside(_choice(summary)),
         Aside(
             f"{chose}, so these scores are slightly optimistic. Scores on a test set that was not used before are not."
         ),
@@ -399,10 +405,18 @@ def _test_evaluations(summary: "RunSummary") -> list[DocumentBlock]:
 
 def perfect_test_text(summary: "RunSummary") -> str:
     """The interval of the first perfect test score in a sentence; empty if there is none."""
-    tested = summary.data.rows.get("test", 0)
     return next(
-        filter(None, (alike_said(one.metrics, tested) for one in summary.test_evaluations if one.intervals)), ""
+        filter(None, (alike_said(one.metrics, one.rows) for one in summary.test_evaluations if one.intervals)), ""
     )
+
+
+def _sets(summary: "RunSummary") -> TableBlock:
+    """The rows of each set; those of the test set are known when a model has been evaluated on it."""
+    rows: dict[str, TableCell] = dict(summary.data.rows)
+    if summary.test_evaluations or (rows and summary.config.data.has_test):
+        tested = summary.test_evaluations[-1].rows if summary.test_evaluations else 0
+        rows.setdefault("test", tested or "not read by training")
+    return TableBlock(("set", "rows"), [[name, count] for name, count in rows.items()])
 
 
 def _data(summary: "RunSummary") -> list[DocumentBlock]:
@@ -415,7 +429,7 @@ def _data(summary: "RunSummary") -> list[DocumentBlock]:
     ]
     files = ", ".join(excerpt(name, LONGEST_LABEL) for name in data.files)
     return [
-        TableBlock(("set", "rows"), list(data.rows.items())),
+        _sets(summary),
         Paragraph(f"Read from {files}" if files else ""),
         Paragraph(f"{len(data.labels):,} labels: {labels}{more}" if data.labels else ""),
         Bullets([excerpt(line, LONGEST_TEXT) for line in data.messages]),
@@ -471,7 +485,7 @@ def _card_scores(summary: "RunSummary") -> list[DocumentBlock]:
     return [
         Paragraph(Spans(weights, _name(summary.metric.name), ":")),
         TableBlock(("metric", "value", "95 % confidence interval"), rows),
-        Paragraph(choice_text(summary.validations, summary.metric.name)),
+        Paragraph(_choice(summary)),
         Paragraph(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Paragraph(CROSS_FITTED if scores.cross_fitted else ""),
     ]
@@ -506,7 +520,7 @@ def _card_data(summary: "RunSummary") -> list[DocumentBlock]:
     labels = _listed(data.labels[:CARD_MOST_LABELS], f"{more}.")
     return [
         Paragraph(Spans("Read from ", *_listed(data.files, ".")) if data.files else ""),
-        TableBlock(("set", "rows"), list(data.rows.items())),
+        _sets(summary),
         Paragraph(Spans(f"{len(data.labels):,} labels: ", *labels) if data.labels else ""),
     ]
 

@@ -144,6 +144,7 @@ class TestEvaluationLine(msgspec.Struct, frozen=True):
     when: str = ""
     seqloom: str = ""
     model_sha256: str = ""
+    rows: int = 0  # of the test set
 
 
 def of_kind(records: Iterable[dict[str, Any]], kind: str, line: type[Kind], path: Path) -> tuple[Kind, ...]:
