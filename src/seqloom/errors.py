@@ -71,7 +71,8 @@ class RejectedError(DataError):
     """Rejected files or rows: one line for each, `path:line:column: code: text. Fix: ...`, and the total.
 
     `kinds` counts the problems of each code, `details` are the lines as plain values, `verdict` is a last line, and
-    `remedy` are settings of the data, by name, with which the file may be readable.
+    `remedy` are settings of the data, by name, with which the file may be readable, and `suggested` further ones that
+    are a guess.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class RejectedError(DataError):
         remedy: Mapping[str, object] | None = None,
     ) -> None:
         self.remedy = dict(remedy or {})
+        self.suggested: dict[str, object] = {}
         self.codes = tuple(codes)  # of the lines, in order
         self.total = total
         self.details = tuple(details)

@@ -339,7 +339,7 @@ def test_the_command_for_a_new_folder_says_what_the_run_remembers(
     refused = seqloom_(*asked).exception
     assert isinstance(refused, ConfigError) and "--seed was 0 and is now 3" in refused.problem
     _, command, _ = refused.fix.split("`")
-    assert "--delimiter ';'" in command and "--skip-bad-rows --max-bad-rows 0.2" in command
+    assert "--delimiter ';'" in command and "--skip-bad-rows --max-bad-rows 20%" in command
     fine(*shlex.split(command)[1:])
     before, now = (seqloom.load(name).run for name in ("run", "run-2"))
     assert now.data == before.data and now.training.seed == 3

@@ -71,7 +71,16 @@ def test_the_command_that_cleans_a_file_says_how_every_verb_read_it_and_works(
     refused = CliRunner().invoke(app, [part.format(**places) for part in VERBS[verb]], input="q\n")
     (command,) = re.findall("`seqloom (data clean [^`]*)`", str(refused.exception))
     assert "--delimiter ';'" in command and "--input review" in command
+    assert command.endswith("--repeats keep"), "every row has a prediction, a vector or a score"
     assert "line in Windows-1252, converted" in " ".join(output(*shlex.split(command)).split())
+
+
+def test_predictions_say_if_they_replace_a_file(project: Path, tmp_path: Path) -> None:
+    command = ["predict", project / "run", project / "new.csv", "--out", tmp_path / "out.csv"]
+    assert "40 predictions written to" in output(*command) and "replacing" not in output(
+        *command[:-1], tmp_path / "b.csv"
+    )
+    assert "out.csv, replacing the earlier file" in output(*command)
 
 
 def test_nothing_is_said_to_be_read_from_a_file_that_does_not_exist(project: Path, tmp_path: Path) -> None:

@@ -99,14 +99,14 @@ def test_a_word_of_two_alphabets_is_told_with_the_strange_letter(label: str) -> 
 
 def test_a_rare_label_one_slip_from_a_frequent_one_is_told_and_is_no_singleton_besides() -> None:
     ledger = checked(train=["positive"] * 2500 + ["negative"] * 2499 + ["postive"])
-    assert found(ledger) == {"label.rare": 1}
+    assert found(ledger) == {"label.rare": 1}, "and not of few rows"
     assert "label 'postive' (1 row) may be a typo of 'positive' (2,500 rows)" in only_text(ledger, "label.rare")
 
 
 def test_a_few_rows_of_a_short_label_beside_a_far_more_frequent_one_are_told() -> None:
     ledger = checked(train=["ham"] * 700 + ["spam"] * 700 + ["hamm"] * 3)
     assert "label 'hamm' (3 rows) may be a typo of 'ham' (700 rows)" in only_text(ledger, "label.rare")
-    assert found(checked(train=["cat"] * 200 + ["car"] * 3)) == {}, "short labels are often similar on purpose"
+    assert found(checked(train=["cat"] * 200 + ["car"] * 3)) == {"label.few": 3}, "often similar on purpose"
 
 
 @pytest.mark.parametrize("label", ["class2", "neutral", "Class1", "clas"])
@@ -117,7 +117,7 @@ def test_rare_labels_that_differ_on_purpose_are_no_typing_errors(label: str) -> 
 
 def test_a_label_that_is_not_much_rarer_than_its_neighbor_is_no_typing_error() -> None:
     others = ["other"] * 5000
-    assert found(checked(train=[*others, *["color"] * 60, *["colors"] * 2])) == {}
+    assert found(checked(train=[*others, *["color"] * 60, *["colors"] * 2])) == {"label.few": 2}
     assert found(checked(train=[*others, *["color"] * 100, *["colors"] * 2])) == {"label.rare": 2}
 
 
@@ -174,7 +174,7 @@ def test_a_class_with_one_example_is_told() -> None:
     assert str(ledger.samples["label.singleton"][0]).startswith("train.csv:20: ")
 
 
-def test_a_class_is_merged_by_its_rows_in_the_whole_file_which_cleaning_reads() -> None:
+def test_a_class_of_few_rows_is_counted_in_the_whole_file_which_cleaning_reads() -> None:
     ledger = Ledger()
     parts = {"train": ["a"] * 9 + ["b"] * 9 + ["c"], "dev": ["a", "b", "c"], "test": ["c"]}
     examples = {
@@ -184,7 +184,11 @@ def test_a_class_is_merged_by_its_rows_in_the_whole_file_which_cleaning_reads() 
         for part, labels in parts.items()
     }
     check_parts(examples, Schema("text", "label"), ledger)
-    assert "--rare 4 --rare-label other" in ledger.samples["label.singleton"][0].fix
+    assert "all-clean.csv --rare 5`, which drops such rows" in ledger.samples["label.singleton"][0].fix
+    examples["dev"] += [Example("text", "c", f"more {row}", Place("all.csv", row)) for row in range(2)]
+    ledger = Ledger()
+    check_parts(examples, Schema("text", "label"), ledger)
+    assert ledger.samples["label.singleton"][0].fix == "add examples to train", "it has enough rows in all"
 
 
 def test_few_labels_not_seen_in_training_are_told_with_their_lines() -> None:

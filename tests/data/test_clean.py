@@ -17,8 +17,8 @@ import seqloom
 from seqloom.cli import app
 from seqloom.config.cleaning import RepeatRule
 from seqloom.data.check import check_data
+from seqloom.data.checks.spelling import merged_cases, merged_typos, typos_between
 from seqloom.data.clean import CleanReport, clean_data
-from seqloom.data.label_spelling import merged_cases, merged_typos, typos_between
 from seqloom.data.mojibake import repaired
 from seqloom.errors import ConfigError, RejectedError
 
@@ -448,7 +448,6 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     ("arguments", "match"),
     [
         ((), "-o OUT"),
-        (("--dry-run", "-o", "{folder}/out.csv"), "leave one of them out"),
         (("-o", "{folder}/data.csv"), "never changed"),
         (("-o", "{folder}/../{name}/data.csv"), "never changed"),
         (("-o", "{folder}/there.csv"), "already exists"),
@@ -597,14 +596,16 @@ def test_the_first_check_of_a_messy_file_tells_everything_and_one_command_cleans
     assert "Fix: add --delimiter ';' --no-header --task classify --input 1 --target 2" in said
     clean, train = (line.strip() for line in done.stdout.partition("\nNext\n")[2].splitlines())
     assert "--delimiter ';' --no-header" in clean and "--skip-bad-rows" in clean
-    assert clean.endswith("--typo-distance 1 --rare 2 --rare-label other")
+    assert clean.endswith("--typo-distance 1"), "what becomes of rare labels is for the user to decide"
+    assert "label.few" not in said and "with --rare 5, which drops such rows" in said
     cleaned = CliRunner().invoke(app, shlex.split(clean)[1:], env={"COLUMNS": "80"})
     assert cleaned.exit_code == 0 and cleaned.stdout.endswith(f"\nNext\n  {train}\n")
     assert {row.partition(";")[2] for row in (tmp_path / "messy-clean.csv").read_text().splitlines()} == {
-        *("Refund", "Delivery", "Login", "other")
+        *("Refund", "Delivery", "Login", "Spam", "Praise")
     }
     again = CliRunner().invoke(app, ["data", "check", *shlex.split(train)[2:]])
     assert again.exit_code == 0, again.stdout
+    assert again.stdout.partition("\nNext\n")[2].split()[:2] == ["seqloom", "train"], "the advice does not loop"
 
 
 def test_the_report_on_a_copy_tells_of_rare_labels_with_the_command_that_merges_them(
@@ -616,11 +617,14 @@ def test_the_report_on_a_copy_tells_of_rare_labels_with_the_command_that_merges_
     report = clean_data("data.csv")
     assert report.rare == ("praise", "other things"), "not the likely typing error"
     said = " ".join(report.text().split())
-    assert "'praise' has 4 rows" in said and "--rare 5 alone drops their rows" in said
+    assert "'praise' has 4 rows" in said
+    assert "hardly learned. --rare 5 drops their rows. --rare 5 --rare-label other merges them." in said
     *_, command = report.relabeling
     assert command.endswith("--labels data-labels.csv --rare 5 --rare-label other")
     asked = clean_data("data.csv", rare=2)
-    assert asked.rare == () and not any("--rare 5" in one for one in asked.relabeling), "it was asked for"
+    assert asked.rare == ("praise",) and "'praise' has 4 rows" in asked.text(), "it stays, and is still told"
+    assert asked.rare_options == ("--rare 5",), "merged alone, it would be as rare"
+    assert asked.relabeling[-1].count("--rare") == 1
     for one in report.relabeling:
         subprocess.run(["/bin/sh", "-c", one.replace("seqloom", f"{sys.executable} -m seqloom")], check=True)
     assert Counter(row.partition(",")[2] for row in lines(tmp_path / "data-clean.csv")) == {
@@ -628,6 +632,99 @@ def test_the_report_on_a_copy_tells_of_rare_labels_with_the_command_that_merges_
         "spam": 5,
         "other": 5,
     }
+
+
+def test_a_dry_run_writes_nothing_also_if_the_copy_is_named(tmp_path: Path) -> None:
+    path, out = write(tmp_path, ["a,x", "b,X", "c,x"]), tmp_path / "other.csv"
+    assert f"nothing is written to {out}: a dry run" in " ".join(run(path, "-o", str(out), "--dry-run").split())
+    report = clean_data(path, out=out, dry_run=True)
+    assert (report.out, report.planned, out.exists()) == (None, str(out), False)
+    assert report.next == (f"seqloom data clean {path} -o {out}",), "the copy keeps its name"
+    with pytest.raises(ConfigError, match="is the file itself"):
+        clean_data(path, out=path, dry_run=True)
+
+
+def test_rare_labels_of_a_copy_are_a_remark_and_not_advice_without_end(tmp_path: Path) -> None:
+    rows = [f"text number {number},{('ham', 'spam')[number % 2]}" for number in range(40)]
+    path = write(tmp_path, [*rows, "in court,legal", "a lawyer,legal", "hm,?"])
+    found = check_data(path)
+    (few,) = [one for one in found.findings if one.code == "label.few"]
+    (text, fix), command = few.samples[0][1:], f"seqloom data clean {path} -o {path.with_name('data-clean.csv')}"
+    assert text.startswith("labels 'legal' (2 rows) and '?' (1 row) have fewer than 5 rows")
+    assert fix == f"add examples, or clean a copy: `{command} --rare 5`, which drops such rows"
+    assert found.next == (f"seqloom train {path}",) and few.severity == "note"
+    more = check_data(write(tmp_path, [*rows, "in court,legal", "a lawyer,legal", "hm,?", "eh,?", "no,?"]))
+    (few,) = [one for one in more.findings if one.code == "label.few"]
+    assert few.samples[0].fix.endswith(f"rows; to merge them clean a copy: `{command} --rare 5 --rare-label other`")
+
+
+def test_rare_labels_of_several_files_are_never_merged_file_by_file(tmp_path: Path) -> None:
+    rows = [f"text number {number},{('ham', 'Spam')[number % 2]}" for number in range(60)]
+    path = write(tmp_path, [*rows, "see,spma", "one,legal", "two,legal", "three,spam"])
+    dev = tmp_path / "dev.csv"
+    dev.write_text("".join(f"{row}\n" for row in ["text,label", *(f"new {row.lower()}" for row in rows), "x,legal"]))
+    found = check_data(path, dev=dev)
+    assert not any("--rare" in one for one in (*found.next, *(s.fix for f in found.findings for s in f.samples)))
+    for command in found.next[:-1]:
+        shell = command.replace("seqloom", f"{sys.executable} -m seqloom", 1)
+        subprocess.run(["/bin/sh", "-c", shell], check=True, capture_output=True)
+    names = [{row.rpartition(",")[2] for row in lines(tmp_path / f"{name}-clean.csv")} for name in ("data", "dev")]
+    assert names[1] <= names[0] and len(names[1] - {"legal", "ham"}) == 1, "one spelling in both files"
+    again = CliRunner().invoke(app, ["data", "check", *shlex.split(found.next[-1])[2:]])
+    assert again.exit_code == 0, again.output
+
+
+def test_a_check_names_every_label_that_its_command_renames_as_a_typing_error(tmp_path: Path) -> None:
+    labels = ["billing"] * 190 + ["praise"] * 200 + ["biling"] * 7 + ["blling"] + ["prase"] * 6 + ["praisee"]
+    path = write(tmp_path, [f"text number {number},{label}" for number, label in enumerate(labels)])
+    found = check_data(path)
+    (typos,) = [one for one in found.findings if one.code == "label.rare"]
+    said = " ".join(sample.text for sample in typos.samples)
+    report = clean_data(path, typo_distance=1)
+    assert found.next[0].endswith("--typo-distance 1") and typos.rows == 15
+    assert all(f"'{one.label}' ({one.rows} row" in said for one in report.labels) and len(report.labels) == 4
+
+
+def test_typing_errors_are_not_merged_by_an_option_that_merges_labels_with_a_meaning_of_their_own(
+    tmp_path: Path,
+) -> None:
+    labels = ["rate"] * 150 + ["date"] * 60 + ["datee"]
+    found = check_data(write(tmp_path, [f"text number {number},{label}" for number, label in enumerate(labels)]))
+    (typos,) = [one for one in found.findings if one.code == "label.rare"]
+    assert "--labels TABLE" in typos.samples[0].fix and "typo" not in found.next[0]
+
+
+def test_the_rows_of_a_check_and_of_a_copy_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    rows = [f"text {number},{'ab'[number % 2]}".encode() for number in range(60)]
+    rows += [b"caf\xc3\xa9,a", b'"na\xefve\nd\xe9j\xe0 vu",b', b"x,a,b", b",a"]
+    path.write_bytes(b"\n".join([b"text,label", *rows, b""]))
+    found = check_data(path)
+    counts_of = {one.code: one.rows for one in found.findings}
+    assert counts_of["enc.mixed"] == 1, "one row of two lines"
+    assert "2 bad rows left out of 64" in repr(found)
+    (said,) = {one for sample in (s for f in found.findings for s in f.samples) for one in LIMIT.findall(sample.fix)}
+    assert f"--max-bad-rows {said}" in found.next[0]
+    report = clean_data(path, skip_bad_rows=True, max_bad_rows=said)
+    assert counts(report) == {"encoding": 1, "empty": 1}
+    assert [int(word) for word in re.findall(r"^ *(\d+)  ", report.text(), re.M)[:4]] == [64, 1, 1, 62]
+
+
+LIMIT = re.compile("--max-bad-rows ([^ `]+)")
+
+
+def test_the_report_says_whether_rare_labels_are_renamed_or_dropped(tmp_path: Path) -> None:
+    path = write(tmp_path, [*(f"text {number},a" for number in range(9)), "x,b", "y,c"])
+    assert "rare label, dropped" in clean_data(path, rare=2).text()
+    assert "rare label, renamed" in clean_data(path, rare=2, rare_label="other").text()
+
+
+def test_the_main_spelling_is_among_those_that_differ_in_case(tmp_path: Path) -> None:
+    labels = ["billing"] * 30 + [" billing "] * 4 + ["BILLING"] * 3 + ["praise"] * 9
+    rows = [" billing ", *labels]
+    found = check_data(write(tmp_path, [f"text number {number},{label}" for number, label in enumerate(rows)]))
+    (case,) = [one for one in found.findings if one.code == "label.case"]
+    assert case.samples[0].text.startswith("labels 'billing' (30 rows) and 'BILLING' (3 rows)")
 
 
 def test_the_next_command_of_a_dry_run_writes_the_copy(tmp_path: Path) -> None:
@@ -655,14 +752,14 @@ def test_the_commands_of_a_check_and_of_a_dry_run_leave_out_the_rows_that_cannot
     dev.write_text("text,label\nnew,ham\nnew,Ham\n" + "a,b,c\n")  # too many rows for a limit
     found = check_data(path, dev=dev)
     write_copy, _ = found.next
-    assert write_copy.endswith("data-clean.csv --skip-bad-rows --max-bad-rows 0.0196")
+    assert write_copy.endswith("data-clean.csv --skip-bad-rows --max-bad-rows 1.96%")
     advised = [case.fix for one in found.findings for case in one.samples if f"`seqloom data clean {path}" in case.fix]
     assert advised and all(f"`{write_copy}" in fix for fix in advised)
     options = shlex.split(write_copy)[3:]
     dry = clean_data(path, skip_bad_rows=True, max_bad_rows="2%")
     make_table, rename = dry.relabeling
     for command in (dry.next[0], rename):
-        assert "--skip-bad-rows --max-bad-rows 0.02" in command
+        assert "--skip-bad-rows --max-bad-rows 2%" in command
     done = CliRunner().invoke(app, ["data", "clean", *options])
     assert done.exit_code == 0 and "Bad rows, left out (9)" in done.stdout and " and 4 more" in done.stdout
     assert done.stdout.endswith(f"\nNext\n  seqloom train {tmp_path / 'data-clean.csv'}\n"), "no bad row is left"
@@ -716,7 +813,8 @@ def test_reports_print_as_a_few_lines(tmp_path: Path) -> None:
 def test_bad_rows_beyond_the_limit_are_errors_of_the_report(tmp_path: Path) -> None:
     path = write(tmp_path, [*(f"text {number},{'ab'[number % 2]}" for number in range(30)), "too,many,fields"])
     found = check_data(path, skip_bad_rows=True)
-    assert found.verdict == "errors" and "--max-bad-rows allows 0.1%" in found.text()
+    assert found.verdict == "errors" and "max_bad_rows allows 0.1%" in found.too_many
+    assert [one.split()[1] for one in found.next] == ["data", "train"], "the file itself cannot be trained on"
     assert check_data(path, skip_bad_rows=True, max_bad_rows="5%").verdict == "warnings"
     path.write_text("text,label\n" + ",a\n" * 9)
     with pytest.raises(RejectedError, match="9 problems"):

@@ -157,18 +157,22 @@ def test_the_command_for_a_file_in_two_encodings_has_all_options_and_works(tmp_p
     path = in_two_encodings(tmp_path / "inbox.csv")
     with pytest.raises(RejectedError) as refused:
         open_data(DataConfig(train=(str(path),)), Ledger())
-    cleaning, check = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert "the file seems to have delimiter ';'. Fix: run " in str(refused.value)
+    (check,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert check == f"data check {path} --delimiter ';' --target status"
+    found = CliRunner().invoke(app, shlex.split(check)).output
+    assert "enc.mixed" in found
+    cleaning = found.partition("\nNext\n  seqloom ")[2].partition("\n")[0]
     assert cleaning.endswith("inbox-clean.csv --delimiter ';' --target status")
     done = CliRunner().invoke(app, shlex.split(cleaning))
     assert done.exit_code == 0, done.output
-    assert check.startswith("data check ") and "enc.mixed" in CliRunner().invoke(app, shlex.split(check)).output
     assert len(list(reopened(tmp_path / "inbox-clean.csv", "--delimiter ';' --target status").rows(Ledger()))) == 182
 
 
 def test_the_command_keeps_the_options_that_were_given(tmp_path: Path) -> None:
     path = in_two_encodings(tmp_path / "inbox.csv")
     reading = ReadingConfig(delimiter=";", format="csv")
-    with pytest.raises(RejectedError, match=r"inbox-clean\.csv --format csv --delimiter ';' --target status`"):
+    with pytest.raises(RejectedError, match=r"inbox\.csv --format csv --delimiter ';' --target status`"):
         open_data(DataConfig(train=(str(path),), reading=reading), Ledger())
 
 
@@ -182,7 +186,7 @@ def test_the_command_for_inputs_in_two_encodings_says_how_they_were_read_and_wor
         with pytest.raises(RejectedError, match=r"`seqloom data clean [^`]*--delimiter ';' [^`]*`") as refused:
             reads()
         (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
-        assert cleaning.endswith("--delimiter ';' --task lm --input message")
+        assert cleaning.endswith("--delimiter ';' --task lm --input message --repeats keep"), "every row is needed"
     assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
 
 
@@ -201,7 +205,8 @@ def test_a_check_of_a_file_whose_options_are_clear_reports_all_of_it(tmp_path: P
     report = seqloom.check_data(path)
     missing, mixed = report.findings[:2]
     assert (missing.severity, missing.code, mixed.code, report.rows) == ("reject", "csv.delimiter", "enc.mixed", 182)
-    assert missing.samples[0].fix.startswith("add --delimiter ';' --target status")
+    assert missing.samples[0].fix.startswith('add delimiter=";", target="status"'), "what Python takes"
+    assert "--delimiter ';'" in CliRunner().invoke(app, ["data", "check", str(path)]).output, "and the shell"
     assert report.verdict == "errors" and all("--delimiter ';' --target status" in one for one in report.next)
     path.write_text("a;b;c;d\n" + "one;two;three;four\n" * 9)
     with pytest.raises(RejectedError, match="give input="):
@@ -223,7 +228,8 @@ def test_the_options_that_are_clear_are_named_with_what_is_not_clear(tmp_path: P
         with pytest.raises(RejectedError, match=f"Fix: use --delimiter ';', or .* if the file has one column{rest}"):
             open_data(asked, Ledger())
     path.write_bytes(path.read_bytes() + "60;£9;a;d\n".encode("cp1252") + "61;é;a;d\n".encode())
-    with pytest.raises(RejectedError, match=f"post-clean.csv --delimiter ';'`{rest}"):
+    check = "Fix: run `seqloom data check .*post.csv --delimiter ';' --input NAME --target NAME`"
+    with pytest.raises(RejectedError, match=f"; there is no column 'text'; found id, note, kind, channel. {check}"):
         open_data(DataConfig(train=(str(path),)), Ledger())
 
 
@@ -239,6 +245,87 @@ def test_the_only_column_that_can_be_the_target_is_named(tmp_path: Path) -> None
     )
     with pytest.raises(RejectedError, match="Fix: give --target NAME, or --task lm"):
         open_data(DataConfig(train=(str(two),)), Ledger())
+
+
+def tickets(path: Path, *more: Callable[[int], str]) -> Path:
+    """Rows without a header: a running number, a topic, a message and further columns, in two encodings."""
+    rng = random.Random(0)
+    rows = [
+        ";".join([f"{number + 1001}", f"{rng.choice(LABELS)}", f"message {text(rng)}", *(one(number) for one in more)])
+        for number in range(120)
+    ]
+    rows[1], rows[80] = rows[1].replace("message", "caf\u00e9"), rows[80].replace("message", "na\u00efve")
+    path.write_bytes(b"\n".join([*(row.encode("cp1252" if at == 80 else "utf-8") for at, row in enumerate(rows)), b""]))
+    return path
+
+
+def test_running_numbers_are_no_input_and_the_first_command_that_is_printed_is_complete(tmp_path: Path) -> None:
+    path = tickets(tmp_path / "tickets.csv")
+    with pytest.raises(RejectedError, match=r"and no header\. Fix: run `seqloom data check") as refused:
+        open_data(DataConfig(train=(str(path),)), Ledger())
+    (check,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert check == f"data check {path} --delimiter ';' --no-header --input 3 --target 2"
+    assert seqloom.check_data(path).rows == 120, "a check reads it at once"
+
+
+def test_columns_that_are_not_certain_are_suggested_by_their_contents(tmp_path: Path) -> None:
+    path = tickets(
+        tmp_path / "tickets.csv", lambda number: f"agent{number % 7}", lambda number: "low effort"[: number % 3]
+    )
+    with pytest.raises(RejectedError) as refused:
+        seqloom.train(path)
+    assert "5 columns without a header" in str(refused.value)
+    (check,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert check == f"data check {path} --delimiter ';' --no-header --input 3 --target 2"
+    found = CliRunner().invoke(app, shlex.split(check)).output
+    assert "text from '3' → label from '2'" in found and "input.running" not in found
+    ids = seqloom.check_data(path, delimiter=";", header=False, input="1", target="2", encoding="cp1252")
+    (running,) = [one for one in ids.findings if one.code == "input.running"]
+    assert running.severity == "warn" and running.samples[0].fix.endswith('input="3"')
+
+
+def test_options_that_nobody_gave_are_not_blamed(tmp_path: Path) -> None:
+    path, dev = tmp_path / "only.csv", tmp_path / "dev.csv"
+    path.write_text("text;label\n" + "".join(f"a message, number {one};{LABELS[one % 2]}\n" for one in range(40)))
+    dev.write_text("text,label\n" + "".join(f'"a message; {one} words",{LABELS[one % 2]}\n' for one in range(40)))
+    assert seqloom.check_data(path).rows == 40
+    with pytest.raises(RejectedError) as refused:
+        seqloom.check_data(path, dev=dev)
+    assert "the delimiter looks like ';'. Fix: use delimiter=\";\"" in str(refused.value)
+    assert str(refused.value).startswith(f"{path}:1: csv.delimiter") and "dev.csv" not in str(refused.value)
+
+
+def test_the_command_that_cleans_a_file_leaves_out_the_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path, rows = tmp_path / "films.csv", [f"caf\u00e9 {number},{LABELS[number % 2]}" for number in range(30)]
+    path.write_bytes(
+        "\n".join(["text,label", *rows, "too,many,fields", ""]).encode() + "na\u00efve,ham\n".encode("cp1252")
+    )
+    with pytest.raises(RejectedError) as refused:
+        open_data(DataConfig(train=(str(path),)), Ledger())
+    (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+    assert cleaning.endswith("films-clean.csv --skip-bad-rows --max-bad-rows 3.13%")
+    assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
+
+
+def test_the_command_for_inputs_names_the_columns_of_this_file(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    lines = ["sentence,day", *(f"caf\u00e9 {number},monday" for number in range(9))]
+    lines += ["too,many,fields", "twice,monday", "twice,monday"]
+    path.write_bytes("\n".join([*lines, ""]).encode() + "na\u00efve,friday\n".encode("cp1252"))
+    for reads in (
+        lambda: list(read_inputs(path, TextInput(), Ledger(), columns=InputColumns(trained=("text",)))),
+        lambda: TextFile(path, default_columns=("text",)).read(),
+        lambda: Collection(path, default_columns=("text",)).checked(),
+    ):
+        with pytest.raises(RejectedError) as refused:
+            reads()
+        (cleaning,) = re.findall("`seqloom ([^`]*)`", str(refused.value))
+        assert "-clean.csv --task lm --input sentence --skip-bad-rows" in cleaning
+        assert cleaning.endswith(" --repeats keep")
+    assert CliRunner().invoke(app, shlex.split(cleaning)).exit_code == 0
+    assert (tmp_path / "new-clean.csv").read_text().count("twice") == 2
+    with pytest.raises(RejectedError, match=r"-o \S*new-clean-2\.csv "):
+        TextFile(path).read()
 
 
 DAYS = ["2024-05-06", "2024-05-06T10:11:12.5+02:00", "5/6/24 3:04 PM"]

@@ -25,7 +25,7 @@ from decoding_common import (
 from seqloom import recipes
 from seqloom.config.decoding import GreedyConfig
 from seqloom.decoding import answers as stepping
-from seqloom.decoding import steps
+from seqloom.decoding import decode, replayed, steps
 from seqloom.decoding.answers import NEVER, GeneratedText, log_probabilities, positions_of, room
 from seqloom.errors import DataError
 from seqloom.nn.types import Padded, map_state
@@ -112,21 +112,34 @@ def test_no_special_token_but_end_is_ever_said() -> None:
     assert scores[0, 0] == 5.0  # the scores themselves are not touched
 
 
-def test_rows_that_have_ended_cost_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["plain", "replayed"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module that generates the tokens of rows."""
+    if request.param == "plain":
+        monkeypatch.setattr(decode, "can_replay", lambda *_: False)
+        return steps
+    if torch.get_default_device().type != "cpu":
+        pytest.skip("only CPUs replay")
+    return replayed
+
+
+def test_rows_that_have_ended_cost_nothing_more(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = translator("seq2seq-dot"), sources()
     expected, reads = translated(model, source, HOW), list[int]()
-    step = model.step
-    monkeypatch.setattr(model, "step", lambda x, state: reads.append(len(x.lengths)) or step(x, state))
+    extend = model.extend  # Python runs after rows have ended, also where calls are replayed
+    monkeypatch.setattr(model, "extend", lambda x, state: reads.append(len(x.lengths)) or extend(x, state))
     assert translated(model, source, HOW) == expected
     assert reads == sorted(reads, reverse=True)
     assert reads[-1] < reads[0]
 
 
-def test_where_rows_are_left_out_of_the_tokens_alone_answers_go_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_rows_are_left_out_of_the_tokens_alone_answers_go_wrong(
+    way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The twin: a state whose rows are not chosen with the tokens belongs to other rows."""
     model, source = translator("seq2seq-dot"), sources()
     expected = translated(model, source, HOW)
-    monkeypatch.setattr(steps, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
+    monkeypatch.setattr(way, "select_rows", lambda state, rows: _first_rows(state, len(rows)))
     assert translated(model, source, HOW) != expected
 
 

@@ -264,7 +264,8 @@ def clean(
         option("--out -o", "OUT", "Write the copy to this file, in the same format (default: none, see --dry-run)."),
     ] = None,
     dry_run: Annotated[
-        bool, option("--dry-run", None, "Only report what would change; write no copy (default: off).")
+        bool,
+        option("--dry-run", None, "Only report what would change; write no copy, also not to --out (default: off)."),
     ] = False,
     report: Annotated[
         Path | None,
@@ -284,15 +285,12 @@ def clean(
         from seqloom.data.clean import cleaning_steps, require_cleanable
 
         require_cleanable(file, config.reading, Ledger.of(config))
-    if dry_run == (out is not None):
-        problem = "--dry-run writes no copy, but --out names one" if dry_run else "there is no name for the copy"
-        raise ConfigError(
-            problem, fix="leave one of them out" if dry_run else "-o OUT, or --dry-run to see the changes"
-        )
+    if out is None and not dry_run:
+        raise ConfigError("there is no name for the copy", fix="-o OUT, or --dry-run to see the changes")
     _require_report(report)
     cleaning = CleaningConfig(**said(CleaningConfig, given))
     with _refusals(json):
-        found = followed_work(cleaning_steps(config, cleaning, out=out))
+        found = followed_work(cleaning_steps(config, cleaning, out=out, dry_run=dry_run))
     if report is not None:
         from seqloom.files.disk import write_file
 

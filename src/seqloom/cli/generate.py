@@ -204,7 +204,8 @@ def _write(
         lines += [error_line(problem, problem.place.path) for _, problem in ledger.kept]
         last = (ERROR,)
     ordered = iter(sorted(lines, key=lambda line: line.place["line"]))
+    replaces = out is not None and out.exists()
     write_lines(ordered, form, out, BLOCK, last)
-    print_summary(ledger, out)
+    print_summary(ledger, out, replaced=replaces)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)

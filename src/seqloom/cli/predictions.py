@@ -141,6 +141,7 @@ def write_predictions(
         if not kind.reads_tokens:
             raise ConfigError(f"--with-input is for texts, but the model reads {kind}", fix="leave it out")
     source, windows = asked.source, asked.windows(loaded, ledger)
+    replaces = output.out is not None and output.out.exists()
     name = NAMED if source == STANDARD_INPUT else source
     with _progress(source, ledger) as show:
         replies = loaded.replies(windows, ledger, batch_tokens=batch_tokens or BATCH_TOKENS)
@@ -154,7 +155,7 @@ def write_predictions(
         )
         last = (ERROR,) if asked.skip else ()
         write_lines(lines, output.form, output.out, 1 if source == STANDARD_INPUT else BLOCK, last)
-    print_summary(ledger, output.out)
+    print_summary(ledger, output.out, replaced=replaces)
     if ledger.skipped:
         raise typer.Exit(SOME_BAD)
 
@@ -192,11 +193,12 @@ def _progress(source: str, ledger: Ledger) -> Iterator[Any]:
         yield show
 
 
-def print_summary(ledger: Ledger, out: Path | None) -> None:
-    """Print warnings, where the predictions are, and how many rows failed."""
+def print_summary(ledger: Ledger, out: Path | None, *, replaced: bool = False) -> None:
+    """Print warnings, where the predictions are, whether they replaced a file, and how many rows failed."""
     print_warnings(ledger)
     if out is not None:
-        typer.echo(f"{counted(ledger.rows, 'prediction')} written to {out}", err=True)
+        earlier = ", replacing the earlier file" if replaced else ""
+        typer.echo(f"{counted(ledger.rows, 'prediction')} written to {out}{earlier}", err=True)
     if ledger.skipped:
         kinds = ", ".join(f"{code} {count:,}" for code, count in ledger.bad.most_common())
         typer.echo(

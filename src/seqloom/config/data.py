@@ -41,6 +41,15 @@ def share_of(text: str) -> float:
     return number
 
 
+def percent_of(share: float) -> str:
+    """A share as users type it, rounded to a millionth.
+
+    >>> percent_of(0.001), percent_of(0.0022)
+    ('0.1%', '0.22%')
+    """
+    return f"{share * 100:.4f}".rstrip("0").rstrip(".") + "%"
+
+
 def _tokenizer(name: str) -> FittedTokenizer:
     """The tokenizer of this name with its defaults."""
     kinds = {kind.kind(): kind for kind in get_args(FittedTokenizer)}
@@ -129,6 +138,7 @@ class BadRows(Config, tag="bad-rows", kw_only=True):
             "FRACTION",
             FILES,
             parse=share_of,
+            typed=percent_of,
             changeable=True,
         ),
     ] = 0.001

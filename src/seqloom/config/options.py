@@ -60,6 +60,7 @@ class Flag(NamedTuple):
     parse: Callable[[str], Any] | None = None  # from text to the value; a dict sets several fields
     negatable: bool = False  # whether there is a --no- form too
     changeable: bool = False  # whether it may change when a run is resumed
+    typed: Callable[[Any], str] = str  # from a value to the text of it
     says: str = ""  # a name for what conflicting fields of different parts both set
 
 
@@ -121,7 +122,8 @@ class Setting(NamedTuple):
             return f"--no{self.flag[1:]}" if self.described.negatable and value is False else ""
         if value is True:
             return self.flag
-        values = [str(one).removesuffix(".0") for one in (value if isinstance(value, tuple) else (value,))]
+        shown = self.described.typed
+        values = [shown(one).removesuffix(".0") for one in (value if isinstance(value, tuple) else (value,))]
         if self.described.parse and isinstance(value, tuple):  # one text
             values = [",".join(values)]
         return " ".join(f"{self.flag} {shlex.quote(one)}" for one in values)

@@ -2,8 +2,8 @@
 
 import re
 import shlex
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,13 @@ from seqloom.config.data import (
     asked_encoding,
     encoding_over,
 )
-from seqloom.config.options import stated, strict, typed_changes, with_flags
+from seqloom.config.options import as_arguments, stated, strict, typed_changes, with_flags
 from seqloom.config.tokenizers import FittedTokenizer, UnicodeForm, WordSplit
 from seqloom.data.checks.check import DataFinding, FindingSample
-from seqloom.data.checks.labels import BY_TABLE
-from seqloom.data.clean import unreadable_rows
+from seqloom.data.checks.labels import BY_TABLE, TYPOS_MERGED
+from seqloom.data.checks.spelling import one_spelling, trimmed
+from seqloom.data.clean import rows_with_lines, unreadable_rows
+from seqloom.data.clean_commands import label_table
 from seqloom.data.dataset import Dataset, open_data
 from seqloom.data.order import Order, default_batch_tokens
 from seqloom.data.prepared import SPLIT, Prepared, default_encoding, encoded, fitted_encoder, prepare
@@ -38,9 +40,13 @@ from seqloom.data.report import Batching, DataReport, ReportColumns, Reporter
 from seqloom.data.survey import Survey
 from seqloom.errors import RejectedError, SeqloomError
 from seqloom.events import Progress, Work, finished
+from seqloom.report.numbers import counted
 
+SKIPPED_THERE = re.compile(r"[,;] or skip (?:such rows|them) with --skip-bad-rows(?: and --max-bad-rows \S+)?$")
+MOST_SHARED = 100  # spellings in a command that writes a table
 UTF_8 = ReadingConfig().encoding
-DECIDED = (BY_TABLE, "--conflicts", "--repeats")  # by the user: a table to write, and rows of which many may be dropped
+# Options that the user decides about: a table to write, and rows and labels of which many may be dropped.
+DECIDED = (BY_TABLE, "--conflicts", "--repeats", "--rare")
 
 
 class ReportedRows(Ledger):
@@ -62,7 +68,17 @@ def checking(
     `encoding` None: the default of training. `batch_tokens` is the size of a batch in tokens, padding included; None:
     the default of training.
     """
-    dataset, config, ledger, missing, mixed = _opened(config)
+    opened = _opened(config)
+    try:
+        return (yield from _checking(opened, encoding, batch_tokens))
+    except RejectedError:
+        if opened.refusal is None:
+            raise
+        raise opened.refusal from None  # what was assumed does not fit all files, and nobody asked for it
+
+
+def _checking(opened: "Opened", encoding: AskedEncoding | None, batch_tokens: int | None) -> Work[DataReport]:
+    dataset, config, ledger, missing, mixed, _ = opened
     reporter = Reporter(dataset.schema)
     survey = Survey(dataset, ledger, reporter)
     encoder = yield from fitted_encoder(survey, encoding_over(encoding, default_encoding(dataset.schema)))
@@ -81,7 +97,8 @@ def checking(
         tokens={} if encoder.tokenizer is None else {split: rows[:, 0] for split, rows in whole.items()},
         batching=_batching(whole["train"], batch_tokens),
     )
-    findings, following = _with_commands(config, encoder.ledger, (*mixed, *report.findings))
+    labels = [Counter({one.label: one.counts[at] for one in report.labels}) for at in range(len(report.splits))]
+    findings, following = _with_commands(config, encoder.ledger, (*mixed, *report.findings), labels)
     return replace(report, findings=(*missing, *findings), next=following)
 
 
@@ -93,6 +110,7 @@ class Opened(NamedTuple):
     ledger: ReportedRows
     missing: tuple[DataFinding, ...] = ()  # settings
     mixed: tuple[DataFinding, ...] = ()  # lines in two encodings
+    refusal: RejectedError | None = None  # without the settings that were assumed
 
 
 def _opened(config: DataConfig) -> Opened:
@@ -112,7 +130,7 @@ def _opened(config: DataConfig) -> Opened:
             opened = Opened(open_data(read, ledger), config, ledger)
         except RejectedError as later:
             try:
-                opened = _opened_with_remedy(config, read, later)
+                opened = _opened_with_remedy(config, read, later)._replace(refusal=error)
             except RejectedError:
                 raise error from None  # it has the options for both
         return opened._replace(mixed=(_mixed_lines(opened, error.details[-1]),))
@@ -122,7 +140,8 @@ def _opened_with_remedy(config: DataConfig, read: DataConfig, error: RejectedErr
     """The dataset with the settings that its refusal names; raise the refusal if these do not open it."""
     if not error.remedy or error.total > 1:
         raise error
-    config, ledger = with_flags(config, error.remedy), ReportedRows.of(with_flags(config, error.remedy))
+    config = with_flags(config, error.remedy)
+    ledger = ReportedRows.of(config)
     try:
         dataset = open_data(with_flags(read, error.remedy), ledger)
     except SeqloomError:
@@ -130,7 +149,8 @@ def _opened_with_remedy(config: DataConfig, read: DataConfig, error: RejectedErr
     last = error.details[-1]
     place = str(Place(**{name: last[name] for name in Place._fields}))  # type: ignore[arg-type]  # as it was written
     sample = FindingSample(place, f"{last['text']}; this report uses the options of the fix", str(last["fix"]))
-    return Opened(dataset, config, ledger, (DataFinding("reject", str(last["code"]), 0, (sample,)),))
+    missing = DataFinding("reject", str(last["code"]), 0, (sample,))
+    return Opened(dataset, config, ledger, (missing,), refusal=error)
 
 
 def _mixed_lines(opened: Opened, first: Mapping[str, Any]) -> DataFinding:
@@ -138,11 +158,9 @@ def _mixed_lines(opened: Opened, first: Mapping[str, Any]) -> DataFinding:
     config, samples, rows = opened.config, [], 0
     for path in (*config.train, *config.dev, *config.test):
         if found := lines_in_windows(Path(path), Ledger()):
-            place, text, rows = (
-                f"{Place(path, found[0])}",
-                "lines in Windows-1252 among lines in UTF-8",
-                rows + len(found),
-            )
+            rows += rows_with_lines(Path(path), config.reading, found)
+            place = str(Place(path, found[0]))
+            text = f"{counted(len(found), 'line')} in Windows-1252 among lines in UTF-8"
             if path == first["path"]:
                 place, text = f"{place}:{first['column']}", str(first["text"])
             samples.append(FindingSample(place, text, opened.ledger.or_clean("save the whole file as UTF-8", path)))
@@ -150,25 +168,60 @@ def _mixed_lines(opened: Opened, first: Mapping[str, Any]) -> DataFinding:
 
 
 def _with_commands(
-    config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding]
+    config: DataConfig, ledger: Ledger, findings: Sequence[DataFinding], labels: Sequence[Counter[str]]
 ) -> tuple[tuple[DataFinding, ...], tuple[str, ...]]:
     """The findings, whose fixes clean files with the options that unreadable rows need, and the commands to run next.
 
     How many rows of a file cannot be read is known only when all fixes are written.
     """
-    files = dict.fromkeys((*config.train, *config.dev, *config.test), "")
-    for path in files:
-        if command := ledger.clean_command(path):
-            full = _skipping_command(path, config, ledger) if ledger.skipped else command
-            if full:
-                files[path] = full = " ".join([full, *_options_of(findings, command)])
-                findings = [_with_command(one, command, full) for one in findings]
+    paths = dict.fromkeys((*config.train, *config.dev, *config.test))
+    commands = {path: ledger.clean_command(path) for path in paths}
+    files = {path: command and _skipping_command(path, config, ledger) for path, command in commands.items()}
+    write_table, by_table = _shared_table(files, commands, findings, labels)
+    for path, command in commands.items():
+        if files[path]:
+            options = [one for one in _options_of(findings, command) if not by_table or one != TYPOS_MERGED]
+            files[path] = full = " ".join([files[path], *options, *([by_table] if by_table else [])])
+            findings = [_with_command(one, command, full) for one in findings]
+            if ledger.skipped:
+                findings = [_left_out_by(full, path, one) for one in findings]
     skipped = set(ledger.bad) if all(files.values()) else set[str]()  # the copies are without these rows
-    return (*findings,), _next(config, files, ledger.format, findings, skipped)
+    following = _next(config, files, ledger.format, findings, skipped, every=bool(by_table))
+    return (*findings,), (*([write_table] if write_table else []), *following)
+
+
+def _shared_table(
+    files: Mapping[str, str],
+    commands: Mapping[str, str],
+    findings: Sequence[DataFinding],
+    labels: Sequence[Counter[str]],
+) -> tuple[str, str]:
+    """The command that writes a table of spellings, and the option that uses it; empty if none is needed.
+
+    Several files are cleaned one by one, and the spelling that is most frequent in one may be rare in another.
+
+    Args:
+        files: the command that cleans each file; empty if a file cannot be cleaned.
+        commands: the same without the options that its bad rows need, as the findings have them.
+        findings: what the check found.
+        labels: the labels of each split.
+    """
+    fixes = [case.fix for one in findings if one.code in ("label.case", "label.rare") for case in one.samples]
+    used = [fix for fix in fixes if any(command and command in fix for command in commands.values())]
+    if len(files) < 2 or not used or not all(files.values()):
+        return "", ""
+    typos = any(f" {TYPOS_MERGED}`" in fix for fix in used)
+    renamed = one_spelling(sum(labels, Counter()), typos=typos)
+    if len(files) == len(labels) and all(_agree(one_spelling(+own, typos=typos), renamed, +own) for own in labels):
+        return "", ""
+    table = {trimmed(label): name for label, name in renamed.items() if trimmed(label) != name}
+    return label_table(Path(next(iter(commands))), table) if 0 < len(table) <= MOST_SHARED else ("", "")
 
 
 def _skipping_command(path: str, config: DataConfig, ledger: Ledger) -> str:
-    """The command that cleans a file without its unreadable rows; empty if these are too many."""
+    """The command that cleans a file without its unreadable rows, if it has some; empty if these are too many."""
+    if not ledger.skipped:
+        return ledger.clean_command(path)
     bad_rows = unreadable_rows(path, config.reading, config.bad_rows).skipping()
     if bad_rows is None:
         return ""
@@ -180,16 +233,15 @@ def _skipping_command(path: str, config: DataConfig, ledger: Ledger) -> str:
 def _options_of(findings: Sequence[DataFinding], command: str) -> Iterator[str]:
     """The options that the fixes add to a command, so that one command does what all of them advise.
 
-    Options that the user has to decide about are left to each fix. Of two counts the larger one does both.
+    Options that the user has to decide about are left to each fix.
     """
-    options: dict[str, str] = {}
-    for fix in (sample.fix for one in findings for sample in one.samples):
-        for added in re.findall(f"`{re.escape(command)} ([^`]*)`", fix):
-            if not added.startswith(DECIDED):
-                words = added.split()
-                for flag, value in zip(words[::2], words[1::2], strict=True):
-                    options[flag] = max(options.get(flag, ""), value, key=lambda one: (len(one), one))
-    return (f"{flag} {value}" for flag, value in options.items())
+    fixes = (sample.fix for one in findings for sample in one.samples)
+    added = (one for fix in fixes for one in re.findall(f"`{re.escape(command)} ([^`]*)`", fix))
+    return iter(dict.fromkeys(one for one in added if not one.startswith(DECIDED)))
+
+
+def _agree(names: Mapping[str, str], others: Mapping[str, str], labels: Iterable[str]) -> bool:
+    return all(names.get(label, label) == others.get(label, label) for label in labels)
 
 
 def _with_command(finding: DataFinding, command: str, full: str) -> DataFinding:
@@ -197,13 +249,27 @@ def _with_command(finding: DataFinding, command: str, full: str) -> DataFinding:
 
     def completed(found: re.Match[str]) -> str:
         words, added = found[1], found[2] or ""
+        if added == BY_TABLE and "--labels" in full:
+            return f"{words} with more rows in its table: `{full}`"
         if added.startswith(DECIDED):
             return f"{words}: `{full} {added}`"
-        return f"{words} with {added}: `{full}`" if added else f"{words}: `{full}`"
+        return f"{words} with {added}: `{full}`" if added and added in full else f"{words}: `{full}`"
 
     advised = re.compile(f"(in a copy|clean a copy): `{re.escape(command)}(?: ([^`]*))?`")
     samples = (one._replace(fix=advised.sub(completed, one.fix)) for one in finding.samples)
     return finding._replace(samples=(*samples,))
+
+
+def _left_out_by(command: str, path: str, finding: DataFinding) -> DataFinding:
+    """The finding; rows of the file that could be skipped are left out of a copy, with the limit that this needs."""
+
+    def left_out(sample: FindingSample) -> FindingSample:
+        if not sample.place.startswith(f"{path}:"):
+            return sample
+        advice = "" if f"`{command}`" in sample.fix else f", or leave such rows out of a copy: `{command}`"
+        return sample._replace(fix=SKIPPED_THERE.sub(advice, sample.fix))
+
+    return finding._replace(samples=tuple(map(left_out, finding.samples)))
 
 
 def _next(
@@ -212,16 +278,23 @@ def _next(
     format: Format | None,
     findings: Sequence[DataFinding],
     skipped: Collection[str] = (),
+    *,
+    every: bool = False,
 ) -> tuple[str, ...]:
     """The commands to run next: clean the files that have something to clean, then train; none after other errors.
 
     `commands` are those that clean each file; empty for a file that cannot be cleaned. They leave out bad rows with the
-    codes `skipped`.
+    codes `skipped`. All files are cleaned if `every`, because they share a table of labels.
     """
     files = {path: f"`{command}`" for path, command in commands.items()}
-    advised = {one: [path for path in files if _advises(one, files[path])] for one in findings}
+    advised = {
+        one: [path for path in files if _advises(one, files[path]) or (one.code in skipped and _concerns(one, path))]
+        for one in findings
+    }
     copies = {
-        path: cleaned_name(path, format) or path for path in files if any(path in some for some in advised.values())
+        path: cleaned_name(path, format) or path
+        for path in files
+        if every or any(path in some for some in advised.values())
     }
     unclean = (one for one, some in advised.items() if not some and one.code not in skipped)
     errors = [one for one in unclean if one.severity == "reject"]
@@ -238,6 +311,10 @@ def _next(
     after = msgspec.structs.replace(config, **parts, reading=reading)
     names = ["seqloom", "data check" if errors else "train", *map(shlex.quote, after.train), *typed_changes(after)]
     return (*cleaning, " ".join(names))
+
+
+def _concerns(finding: DataFinding, path: str) -> bool:
+    return finding.severity == "reject" and any(sample.place.startswith(f"{path}:") for sample in finding.samples)
 
 
 def _advises(finding: DataFinding, command: str) -> bool:
@@ -376,8 +453,8 @@ def check_data(
     named |= {"lowercase": lowercase, "vocab_size": vocab_size, "min_count": min_count, "word_split": word_split}
     named |= {"max_length": max_length, "overlong": overlong}
     config = data_config(train, stated(named))
-    checked = checking(config, asked_encoding(stated(named)), batch_tokens=batch_tokens)
-    return finished(checked)
+    report = finished(checking(config, asked_encoding(stated(named)), batch_tokens=batch_tokens))
+    return report.reworded(lambda text: as_arguments(text, check_data))
 
 
 def data_config(

@@ -23,7 +23,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,11 +32,12 @@ from seqloom.config.data import ANY_ROWS, BadRows, DataConfig, Format, ReadingCo
 from seqloom.config.options import said, stated, strict, with_flags
 from seqloom.data.checks.check import BLOCK_ROWS
 from seqloom.data.checks.duplicates import compared_texts, folded
+from seqloom.data.checks.labels import few_rows_options
 from seqloom.data.clean_commands import CleanCommands
 from seqloom.data.clean_decisions import CleaningDecisions, RowContent
 from seqloom.data.clean_report import ChangeLog, CleanReport, KeptLabel, RenamedLabel, label_shown
 from seqloom.data.dataset import SAMPLE
-from seqloom.data.label_spelling import LabelTable
+from seqloom.data.label_table import LabelTable
 from seqloom.data.mojibake import repaired
 from seqloom.data.problems import Ledger, Place, Problem
 from seqloom.data.proposal import refuse_completely
@@ -207,6 +208,17 @@ def unreadable_rows(path: str, reading: ReadingConfig, bad_rows: BadRows) -> Led
     return ledger
 
 
+def rows_with_lines(path: Path, reading: ReadingConfig, lines: Sequence[int]) -> int:
+    """How many rows that can be read have some of these lines, as the report on a copy counts them."""
+    reading, asked = msgspec.structs.replace(reading, encoding=MIXED), frozenset(lines)
+    records = read_table((path,), reading, Ledger(ANY_ROWS)).records
+    return sum(not asked.isdisjoint(_lines_of(record)) for record in records)
+
+
+def _lines_of(record: Record) -> range:
+    return range(record.line, record.line + str(record.raw).count("\n") + 1)
+
+
 def _reading(path: Path, reading: ReadingConfig, ledger: Ledger) -> tuple[ReadingConfig, frozenset[int]]:
     """Return how to read the file, and its lines in Windows-1252 if it has lines in both encodings."""
     reading = msgspec.structs.replace(reading, format=require_cleanable(path, reading, ledger))
@@ -242,8 +254,10 @@ def _digest(values: list[Any]) -> bytes:
     return blake2b(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def cleaning_steps(config: DataConfig, cleaning: CleaningConfig, *, out: Path | None = None) -> Work[CleanReport]:
-    """Clean a file; without `out` nothing is written.
+def cleaning_steps(
+    config: DataConfig, cleaning: CleaningConfig, *, out: Path | None = None, dry_run: bool = False
+) -> Work[CleanReport]:
+    """Clean a file; without `out`, or in a dry run, nothing is written.
 
     Raises ConfigError or RejectedError before anything is written if the file cannot be read or the copy not be made.
     """
@@ -282,12 +296,21 @@ def cleaning_steps(config: DataConfig, cleaning: CleaningConfig, *, out: Path | 
             yield line.encode()
         require_state(path, file.state, state_of(path), ledger)  # before the copy gets its name
 
-    if out is None:
+    if out is None or dry_run:
         for _ in pieces():
             pass
     else:
         write_file(out, pieces())
-    return _report(file, decisions, log, ledger, None if out is None else str(out), changed)
+    named = None if out is None else str(out)
+    names = CopyNames(None, named) if dry_run else CopyNames(named)
+    return _report(file, decisions, log, ledger, names, changed)
+
+
+class CopyNames(NamedTuple):
+    """The name of the copy that was written, or of the one that a dry run would write."""
+
+    out: str | None
+    planned: str | None = None
 
 
 def opened_for_cleaning(config: DataConfig, cleaning: CleaningConfig, ledger: Ledger) -> CleanTable:
@@ -333,8 +356,7 @@ def _change(
         for column, value in named.items():
             for code in codes or {"spelling": None}:
                 log.add(code, number, line, *(label_shown(str(one)) for one in (values[column], value)))
-    lines = range(line, line + str(record.raw).count("\n") + 1)
-    in_windows = bool(file.windows) and any(one in file.windows for one in lines)
+    in_windows = bool(file.windows) and not file.windows.isdisjoint(_lines_of(record))
     if in_windows:
         shown = next((str(value) for value in values if not str(value).isascii()), "")
         log.add("encoding", number, line, "(not UTF-8)", shown)
@@ -347,7 +369,7 @@ def _shown(value: Any) -> str:
 
 
 def _report(
-    file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, ledger: ListedRows, out: str | None, changed: int
+    file: CleanTable, decisions: CleaningDecisions, log: ChangeLog, ledger: ListedRows, names: CopyNames, changed: int
 ) -> CleanReport:
     counts = Counter(label for row in decisions.rows for label in set(row.labels))
     renamed = [
@@ -356,12 +378,14 @@ def _report(
         if name != label
     ]
     typos, written = decisions.likely_typos(), decisions.dropped.count("")
-    commands = CleanCommands(file.config, file.cleaning, file.reading.format, out)
+    commands = CleanCommands(file.config, file.cleaning, file.reading.format, *names)
     kept = tuple(KeptLabel(label, rows, typos.get(label, "")) for label, rows in decisions.counts().most_common())
-    rare = [one.label for one in kept if one.is_rare] if not file.cleaning.rare else []
+    rare = {one.label: one.rows for one in kept if one.is_rare}
+    others = sum(not one.is_rare and not one.like for one in kept)
+    options = few_rows_options(rare.values(), others, one_label=file.one_label) if rare else ()
     report = CleanReport(
         str(file.path),
-        out,
+        names.out,
         rows=len(decisions.rows),
         written=written,
         changed=changed,
@@ -372,7 +396,9 @@ def _report(
         unmatched=decisions.unmatched,
         kept=kept,
         rare=tuple(rare),
-        relabeling=commands.relabeling({} if file.cleaning.labels else typos, rare),
+        rare_options=options,
+        planned=names.planned,
+        relabeling=commands.relabeling({} if file.cleaning.labels else typos, options[-1] if options else ""),
     )
     return replace(report, next=commands.next(report.is_clean)) if written else report
 
@@ -394,6 +420,7 @@ def clean_data(
     data: str | Path,
     *,
     out: str | Path | None = None,
+    dry_run: bool | None = None,
     labels: str | Path | None = None,
     case: LabelCase | None = None,
     typo_distance: int | None = None,
@@ -418,6 +445,7 @@ def clean_data(
     Args:
         data: a csv, tsv, jsonl or conll file; it is never changed.
         out: the copy, in the same format (default: nothing is written, and the report says what would change).
+        dry_run: write nothing, also not to `out`.
 
     All other arguments are the options of `seqloom data clean`, with the same names.
 
@@ -436,4 +464,6 @@ def clean_data(
     given |= {"delimiter": delimiter, "header": header, "skip_bad_rows": skip_bad_rows, "max_bad_rows": max_bad_rows}
     named = stated(given)
     config, place = with_flags(DataConfig(train=(str(data),), id=""), named), None if out is None else Path(out)
-    return finished(cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), out=place))
+    return finished(
+        cleaning_steps(config, CleaningConfig(**said(CleaningConfig, named)), out=place, dry_run=bool(dry_run))
+    )

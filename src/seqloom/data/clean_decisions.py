@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.config.cleaning import CleaningConfig
-from seqloom.data.checks.labels import SHORT_TIMES, SHORT_TYPO, SHORTEST_TYPO
 from seqloom.data.checks.minhash import near_groups
-from seqloom.data.label_spelling import LabelTable, merged_cases, merged_typos, trimmed
+from seqloom.data.checks.spelling import likely_typos, merged_cases, merged_typos, trimmed
+from seqloom.data.label_table import LabelTable
 from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
@@ -21,7 +21,6 @@ EMPTYING = {  # what is said of the rows, and how to keep some, if all of them w
     "repeat": ("repeated", ""),
     "near": ("nearly repeated", ""),
 }
-TIMES_RARER = 10  # a label that may be a typing error of another one
 
 
 class RowContent(NamedTuple):
@@ -134,11 +133,4 @@ class CleaningDecisions:
 
     def likely_typos(self) -> dict[str, str]:
         """Labels that stay, each with a far more frequent one that is a typing error away."""
-        counts = self.counts()
-        found = merged_typos(counts, (), 1, SHORT_TYPO, fold=self.cleaning.case == "fold")
-        return {label: meant for label, meant in found.items() if _rarer(label, meant) * counts[label] <= counts[meant]}
-
-
-def _rarer(label: str, meant: str) -> int:
-    """How many times rarer a typing error is."""
-    return TIMES_RARER if min(len(label), len(meant)) >= SHORTEST_TYPO else SHORT_TIMES
+        return likely_typos(self.counts(), fold=self.cleaning.case == "fold")

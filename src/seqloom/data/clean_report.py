@@ -5,8 +5,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from seqloom.data.checks.labels import SHORTEST_TYPO
-from seqloom.data.clean_commands import MERGE_RARE, MOST_LABELS, RARE
+from seqloom.data.checks.labels import FEW_ROWS
+from seqloom.data.checks.spelling import SHORTEST_TYPO
+from seqloom.data.clean_commands import MOST_LABELS
 from seqloom.report.document import (
     Aside,
     Bullets,
@@ -45,10 +46,7 @@ KEPT_TYPOS = (
     "To rename such labels, use a table. Without one, --typo-distance 1 merges those of at least "
     f"{SHORTEST_TYPO} characters."
 )
-KEPT_RARE = (
-    f"Labels with fewer than {RARE} rows are hardly learned. {MERGE_RARE} merges them, and --rare {RARE} alone "
-    "drops their rows."
-)
+KEPT_RARE = f"Labels with fewer than {FEW_ROWS} rows are hardly learned."
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
 
 
@@ -69,6 +67,13 @@ class CleanedRows:
     code: str
     rows: int
     each: tuple[ChangedRow, ...]
+
+    @property
+    def described(self) -> str:
+        """What is counted; whether labels are renamed or dropped, if all of them are."""
+        effects = {bool(one.after) for one in self.each}
+        effect = "" if len(effects) > 1 else "renamed" if True in effects else "dropped"
+        return CHANGES[self.code].replace("renamed or dropped", effect or "renamed or dropped")
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class KeptLabel:
     @property
     def is_rare(self) -> bool:
         """Whether it has too few rows, and is no likely typing error."""
-        return self.rows < RARE and not self.like
+        return self.rows < FEW_ROWS and not self.like
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,9 @@ class CleanReport(Shown):
     unmatched: tuple[str, ...] = ()  # labels of the table that the file does not have
     kept: tuple[KeptLabel, ...] = ()  # the labels of the copy, the most frequent first
     next: tuple[str, ...] = ()  # the commands to run next, in the shell
-    rare: tuple[str, ...] = ()  # labels of the copy with few rows, unless --rare says what to do with them
+    rare: tuple[str, ...] = ()  # labels of the copy with few rows
+    rare_options: tuple[str, ...] = ()  # that drop or merge them, where enough other labels are left
+    planned: str | None = None  # the copy that a dry run would write
     relabeling: tuple[str, ...] = ()  # the commands that rename likely typing errors and merge rare labels
 
     @property
@@ -135,19 +142,21 @@ class CleanReport(Shown):
     @property
     def _verdict(self) -> str:
         dropped, place = self.rows - self.written, f"written to {self.out}" if self.out else "nothing is written"
+        if self.planned:
+            place += f" to {self.planned}: a dry run"
         done = f"{counted(self.changed, 'row')} changed and {counted(dropped, 'row')} dropped"
         done += f", {counted(self.bad_rows, 'bad row')} left out" if self.bad_rows else ""
         return f"{'There is nothing to change' if self.is_clean else done}; {place}"
 
     def document(self) -> Document:
         found: list[list[TableCell]] = [
-            [*((CHANGES[one.code], one.rows) if at == 0 else ("", "")), *_cells(changed)]
+            [*((one.described, one.rows) if at == 0 else ("", "")), *_cells(changed)]
             for one in self.changes
             for at, changed in enumerate(one.each[:SHOWN])
         ]
         every = [
             Details(
-                f"all {counted(one.rows, 'change')}: {CHANGES[one.code]}",
+                f"all {counted(one.rows, 'change')}: {one.described}",
                 [TableBlock(("line", "before", "after"), [*map(_cells, one.each)])],
             )
             for one in self.changes
@@ -176,7 +185,15 @@ class CleanReport(Shown):
             f"{self.file} cleaned" if self.out is not None else f"{self.file}: what would be cleaned",
             [
                 Callout(self._verdict, "fine"),
-                KeyFigures([(self.rows, "rows read"), (self.written, "rows kept"), (self.changed, "rows changed")]),
+                KeyFigures(
+                    [
+                        (self.rows + self.bad_rows, "rows in the file"),
+                        *([(self.bad_rows, "bad rows left out")] if self.bad_rows else []),
+                        (self.rows - self.written, "rows dropped"),
+                        (self.written, "rows kept"),
+                        (self.changed, "of these changed"),
+                    ]
+                ),
                 Heading("Changes"),
                 TableBlock(("change", "rows", "line", "before", "after"), found),
                 *every,
@@ -188,7 +205,7 @@ class CleanReport(Shown):
                 Heading("Left as they are"),
                 Bullets([*typos[:MOST_LABELS], *few]),
                 Aside(KEPT_TYPOS if typos else ""),
-                Aside(KEPT_RARE if few else ""),
+                Aside(" ".join([KEPT_RARE, *map(_effect, self.rare_options)]) if few else ""),
                 CodeBlock("\n".join(self.relabeling), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
                 Details(f"all {many:,} lines", [Paragraph(", ".join(lines))] if more > 0 else []),
@@ -200,6 +217,10 @@ class CleanReport(Shown):
                 CodeBlock("\n".join(self.next), "sh"),
             ],
         )
+
+
+def _effect(options: str) -> str:
+    return f"{options} {'merges them' if '--rare-label' in options else 'drops their rows'}."
 
 
 def _cells(changed: ChangedRow) -> list[TableCell]:

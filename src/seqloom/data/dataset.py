@@ -2,7 +2,7 @@
 
 DataConfig ──▶ open_data ──▶ Dataset ──▶ rows() ──▶ (split, Example), (split, Example), ...
 
-It is read again for every pass. `make_examples` checks each value with the kinds of input and target. A bad value
+It is read again for every pass. `make_blocks` checks each value with the kinds of input and target. A bad value
 affects only its row: the row is left out and goes to the ledger with its place. After the last row `FileSet.rows`
 closes the ledger, which raises an error if more rows are bad than the user allows. A value that can be used with a
 reservation - an integer that float32 rounds, a label written in two ways - gives a warning.

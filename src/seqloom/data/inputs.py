@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from seqloom.config.data import DataConfig, Format, ReadingConfig
+from seqloom.config.data import BadRows, DataConfig, Format, ReadingConfig, Task
 from seqloom.config.options import typed_changes
 from seqloom.data.dataset import in_sequences, make_examples
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.nothing import NoTarget
-from seqloom.data.problems import Ledger, Place, escaped
+from seqloom.data.problems import KEEP_REPEATS, Ledger, Place, escaped
 from seqloom.data.readers.files import is_file, is_folder
 from seqloom.data.readers.folders import load_column, read_file
 from seqloom.data.readers.jsonl import First, Line, first_object, records_of
@@ -31,6 +31,7 @@ from seqloom.data.readers.passages import (
     WIDE,
     diagnose,
     error_handler,
+    in_either_encoding,
     known_encoding,
     lines_in,
     passages_of,
@@ -39,7 +40,7 @@ from seqloom.data.readers.registry import read_table
 from seqloom.data.roles import IDS, Roles, flagged
 from seqloom.data.schema import INPUT_KINDS, Example, Schema
 from seqloom.data.values import Record, Table, plain
-from seqloom.errors import ConfigError, did_you_mean
+from seqloom.errors import ConfigError, RejectedError, did_you_mean
 
 
 class InputColumns(NamedTuple):
@@ -84,7 +85,7 @@ def read_inputs(
     if other != kind:
         text = f"this is a {other}, but the model reads {kind.noun}"
         ledger.bad_file("file.format", text, Place(str(path)), "give another file")
-    ledger.read_as(_as_text(path, kind, columns, reading))
+    ledger.read_as(lambda: as_text(path, kind, columns, reading), KEEP_REPEATS)
     table = (_files(path, kind, ledger) if kind.in_files else None) or read_table((path,), reading, ledger)
     steps = _steps(table, kind, columns)
     if steps is not None:
@@ -104,10 +105,24 @@ def read_inputs(
     return examples_of(table, kind, found, ledger, identity=identity)
 
 
-def _as_text(path: Path, kind: InputKind, columns: InputColumns, reading: ReadingConfig) -> DataConfig:
-    """The settings with which the file is cleaned: texts alone, because it may have no targets."""
-    read = columns.named or columns.trained
-    return DataConfig(train=(str(path),), input=read, reading=reading, task="lm" if kind.is_text else None)
+def as_text(path: Path, kind: InputKind, columns: InputColumns, reading: ReadingConfig) -> DataConfig:
+    """The settings with which the file is cleaned: texts alone, because it may have no targets.
+
+    Its columns are those that are found in its header, also if some lines are in another encoding, and rows that cannot
+    be read are left out.
+    """
+    ledger, names = Ledger(BadRows()), columns.named
+    try:
+        table = read_table((path,), in_either_encoding(reading, path, ledger), ledger)
+        if len(names) < 2:  # several texts that are joined have these names
+            names = tuple(table.columns[number] for number in find_columns(table, kind, columns, path, ledger))
+        for _ in table.records:
+            pass
+    except RejectedError:
+        pass
+    bad_rows = ledger.skipping() or BadRows()
+    task: Task | None = ("lm" if len(names) < 2 else "embed") if kind.is_text else None
+    return DataConfig(train=(str(path),), input=names, reading=reading, task=task, bad_rows=bad_rows)
 
 
 def _steps(table: Table, kind: InputKind, columns: InputColumns) -> DataConfig | None:

@@ -6,16 +6,18 @@ A *bad row* affects only itself: it is counted, and skipped with --skip-bad-rows
 *warning* is counted and shown in the data report. A *note* reports something unusual that was read correctly.
 """
 
+import os
 import re
 import shlex
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, count
+from pathlib import Path, PurePath
 from typing import Literal, NamedTuple, NoReturn, Self
 
 from seqloom.config.cleaning import CLEANED, READ_BY
-from seqloom.config.data import BadRows, DataConfig, Format, share_of
+from seqloom.config.data import BadRows, DataConfig, Format, percent_of, share_of
 from seqloom.config.options import typed_settings
 from seqloom.errors import RejectedError, fix_sentence
 from seqloom.report.numbers import counted
@@ -28,6 +30,7 @@ CLEANABLE = {ending for endings in CLEANED.values() for ending in endings} - {".
 SKIP = "--skip-bad-rows"
 EMPTY_FIX = f"fill it in, or skip such rows with {SKIP}"
 ADVICE_TO_SKIP = re.compile(rf"[,;]? or [^,;]*{SKIP}$")  # at the end of a fix
+KEEP_REPEATS = "--repeats keep"  # for verbs that need every row: documents, predictions
 UNLIMITED = BadRows(max_bad_rows=1.0)  # bad rows are errors; where they can be skipped, any number of them can
 
 Severity = Literal["reject", "warn", "note"]
@@ -65,7 +68,7 @@ class Problem(NamedTuple):
 
 
 def cleaned_name(path: str, format: Format | None = None) -> str | None:
-    """The name of a cleaned copy beside a file; None if `seqloom data clean` does not read such a file.
+    """An unused name for a cleaned copy beside a file; None if `seqloom data clean` does not read such a file.
 
     `format` is what the file is read as, if its extension does not decide.
 
@@ -75,7 +78,13 @@ def cleaned_name(path: str, format: Format | None = None) -> str | None:
     bare = PACKED.sub("", path)
     ending = PurePath(bare).suffix
     endings = CLEANABLE if format is None else CLEANED.get(format, ())
-    return f"{bare.removesuffix(ending)}-clean{ending}" if ending.lower() in endings else None
+    return str(unused(Path(f"{bare.removesuffix(ending)}-clean{ending}"))) if ending.lower() in endings else None
+
+
+def unused(path: Path) -> Path:
+    """The path, or with a number where it exists."""
+    names = chain([path], (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2)))
+    return next(name for name in names if not os.path.exists(name))  # noqa: PTH110  # False for a long name
 
 
 def escaped(text: str) -> str:
@@ -98,7 +107,8 @@ class Ledger:
 
     def __init__(self, bad_rows: BadRows = UNLIMITED, flags: str = "", format: Format | None = None) -> None:
         self.bad_rows = bad_rows
-        self.flags = flags  # of the command line, which say how the files are read; commands in fixes repeat them
+        self._flags: str | Callable[[], DataConfig] = flags
+        self.cleaning = ""  # options of the commands that clean a file, besides those of the problem
         self.format = format  # of the files; None: their extensions decide
         self.rows = 0  # good rows
         self.bytes = 0  # of the stored files, read so far
@@ -110,27 +120,39 @@ class Ledger:
         self._files: dict[str, int] = {}  # files of these samples, numbered in reading order
 
     @classmethod
-    def of(cls, config: DataConfig) -> Self:
+    def of(cls, config: DataConfig, cleaning: str = "") -> Self:
         """A ledger for this data."""
-        return cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)), config.reading.format)
+        ledger = cls(config.bad_rows, " ".join(typed_settings(config, READ_BY)), config.reading.format)
+        ledger.cleaning = cleaning
+        return ledger
 
-    def read_as(self, config: DataConfig) -> None:
-        """Let the commands in fixes say how the files are read, unless they do."""
-        self.flags = self.flags or " ".join(typed_settings(config, READ_BY))
+    @property
+    def flags(self) -> str:
+        """The flags of the command line that say how the files are read; commands in fixes repeat them."""
+        if not isinstance(self._flags, str):
+            read, self._flags = self._flags, ""
+            self._flags = " ".join(typed_settings(read(), READ_BY))
+        return self._flags
 
-    def clean_command(self, path: str, options: str = "", *, words: bool = False) -> str:
+    def read_as(self, read: Callable[[], DataConfig], cleaning: str = "") -> None:
+        """Let the commands in fixes say how the files are read, unless they do; `read` is called when one is needed."""
+        if self._flags == "":
+            self._flags = read
+        self.cleaning = self.cleaning or cleaning
+
+    def clean_command(self, path: str, options: str = "", *, words: bool = False, out: str | None = None) -> str:
         """The command that writes a cleaned copy of a file; empty if it does not read such a file.
 
-        `words` is whether it also helps if the file has words with tags.
+        `out` is the copy (None: beside the file), and `words` is whether it also helps if the file has words with tags.
 
         >>> Ledger(flags="--delimiter ';'").clean_command("my films.csv", "--rare 2")
         "seqloom data clean 'my films.csv' -o 'my films-clean.csv' --delimiter ';' --rare 2"
         """
-        copy = cleaned_name(path, self.format)
+        copy = out or cleaned_name(path, self.format)
         if copy is None or (copy.lower().endswith(CLEANED["conll"]) and not words):
             return ""
         named = f"seqloom data clean {shlex.quote(path)} -o {shlex.quote(copy)}"
-        return " ".join(filter(None, (named, self.flags, options)))
+        return " ".join(filter(None, (named, self.flags, self.cleaning, options)))
 
     def or_clean(self, fix: str, path: str, options: str = "", *, words: bool = False) -> str:
         """The fix of a problem that `seqloom data clean` can change, with this command if it reads such a file.
@@ -198,22 +220,33 @@ class Ledger:
     def _enough(self) -> str:
         """The share of bad rows as users type it, rounded up; empty if so many should not be skipped."""
         needed = -(-10_000 * self.skipped // (self.skipped + self.rows)) / 10_000
-        return _percent(needed) if needed <= MOST_ALLOWED or self._is_allowed else ""
+        return percent_of(needed) if needed <= MOST_ALLOWED or self._is_allowed else ""
 
     def bad_file(
-        self, code: str, text: str, place: Place, fix: str = "", remedy: Mapping[str, object] | None = None
+        self,
+        code: str,
+        text: str,
+        place: Place,
+        fix: str = "",
+        remedy: Mapping[str, object] | None = None,
+        suggested: Mapping[str, object] | None = None,
     ) -> NoReturn:
-        """Raise RejectedError: the rest of this file cannot be read; `remedy` are settings that may mend it."""
+        """Raise RejectedError: the rest of this file cannot be read.
+
+        `remedy` are settings that mend it, `suggested` settings that a user may mean.
+        """
         last = Problem("reject", code, text, place, fix)
-        raise self._rejected([*self._shown(SHOWN - 1), last], self.bad + Counter([code]), remedy=remedy)
+        error = self._rejected([*self._shown(SHOWN - 1), last], self.bad + Counter([code]), remedy=remedy)
+        error.suggested = dict(suggested or {})
+        raise error
 
     def warn(self, code: str, text: str, place: Place, fix: str = "", count: int = 1) -> None:
         """Count something that is used as it is but looks wrong."""
         self._keep(Problem("warn", code, text, place, fix), count)
 
-    def note(self, code: str, text: str, place: Place, count: int = 1) -> None:
+    def note(self, code: str, text: str, place: Place, count: int = 1, fix: str = "") -> None:
         """Count something unusual that was read correctly."""
-        self._keep(Problem("note", code, text, place), count)
+        self._keep(Problem("note", code, text, place, fix), count)
 
     def blank_line(self, place: Place) -> None:
         """Count a blank line between lines of text, which is no row."""
@@ -249,7 +282,7 @@ class Ledger:
         allow = f", or raise the limit with --max-bad-rows {self._enough}" if self._enough else ""
         bad = f"{self.skipped:,} of {counted(rows, 'row')} ({self.skipped / rows:.2%})"
         are = "is" if self.skipped == 1 else "are"
-        allowed = _percent(self.bad_rows.max_bad_rows)
+        allowed = percent_of(self.bad_rows.max_bad_rows)
         return f"{bad} {are} bad; --max-bad-rows allows {allowed}. Fix: correct the rows{allow}."
 
     def _rejected(
@@ -275,8 +308,3 @@ class Ledger:
         """Yield code, count and first samples of each kind of warning and note, in the order of appearance."""
         for code, samples in self.samples.items():
             yield code, self.counts[code], samples
-
-
-def _percent(share: float) -> str:
-    """A share as users type it: 0.1%."""
-    return f"{share * 100:.4f}".rstrip("0").rstrip(".") + "%"

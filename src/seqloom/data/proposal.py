@@ -11,7 +11,9 @@ does not meet the next refusal only after the first is mended.
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -20,6 +22,7 @@ from seqloom.config.data import DataConfig
 from seqloom.config.options import typed_changes, with_flags
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.passages import MIXED, lines_in_windows
+from seqloom.data.readers.registry import read_table
 from seqloom.data.values import Record, is_number
 from seqloom.errors import RejectedError, SeqloomError
 
@@ -36,7 +39,14 @@ class Remedy(NamedTuple):
     """Settings for refused data, and what is missing besides: empty if the data opens with these settings."""
 
     settings: dict[str, Any]
-    missing: str = ""
+    problem: str = ""  # what is missing,
+    fix: str = ""  # what to do about it,
+    suggested: Mapping[str, object] = MappingProxyType({})  # and settings that are a guess
+
+    @property
+    def missing(self) -> str:
+        """What is missing and what to do about it, after another fix."""
+        return f"; then {self.problem}: {self.fix}".removesuffix(": ") if self.problem else ""
 
 
 def complete_remedy(config: DataConfig, error: RejectedError, reopen: Callable[[DataConfig], DataConfig]) -> Remedy:
@@ -50,7 +60,7 @@ def complete_remedy(config: DataConfig, error: RejectedError, reopen: Callable[[
     given: dict[str, Any] = {}
     for _ in range(ROUNDS):
         if not error.remedy or error.remedy.keys() <= given.keys():
-            return Remedy(given, "; then {text}: {fix}".format_map(error.details[-1]).removesuffix(": "))
+            return _incomplete(error, given)
         given |= error.remedy
         try:
             opened = reopen(with_flags(config, given))
@@ -63,23 +73,37 @@ def complete_remedy(config: DataConfig, error: RejectedError, reopen: Callable[[
     return Remedy({})
 
 
+def _incomplete(error: RejectedError, settings: dict[str, Any]) -> Remedy:
+    """The settings, and a refusal that they leave."""
+    last = error.details[-1]
+    return Remedy(settings, str(last["text"]), str(last["fix"]), error.suggested)
+
+
 def refuse_completely(
     config: DataConfig, error: RejectedError, ledger: Ledger, reopen: Callable[[DataConfig], DataConfig]
 ) -> NoReturn:
     """Raise the refusal with a fix that has all options with which the data opens, as far as they are known.
 
-    A file in two encodings cannot be opened, but cleaned: its fix is the command for that, with these options.
+    A file in two encodings cannot be opened, but cleaned. Its fix is the command for that; if it needs options, or rows
+    of it were not read yet, the fix is to check it with these options, which prints the complete command.
     """
     last = error.details[-1]
     place = Place(**{name: last[name] for name in Place._fields})  # type: ignore[arg-type]  # as it was written
     if mixed := in_two_encodings(config, error):
-        remedy, missing = _remedy_of_mixed(mixed, reopen)
-        cleaning = Ledger.of(with_flags(config, remedy))
-        fix = cleaning.or_clean("save the whole file as UTF-8", place.path)
-        if remedy and not missing:  # rows were not read, and more may be wrong with them
-            fix += f"; to see all problems first: `seqloom data check {shlex.quote(place.path)} {cleaning.flags}`"
-        ledger.bad_file("enc.mixed", str(last["text"]), place, f"{fix}{missing}")
-    remedy, missing = complete_remedy(config, error, reopen)
+        found = _remedy_of_mixed(mixed, reopen)
+        remedy, suggested = found.settings, dict(found.suggested)
+        cleaning = Ledger.of(_skipping(with_flags(mixed, remedy), place.path, config), ledger.cleaning)
+        text, fix = str(last["text"]), cleaning.or_clean("save the whole file as UTF-8", place.path)
+        if ledger.cleaning or not (remedy or found.problem):
+            ledger.bad_file("enc.mixed", text, place, f"{fix}{found.missing}")
+        options = [*typed_changes(with_flags(config, remedy | suggested))]
+        if found.problem and not suggested:
+            options += [f"--{name} NAME" for name in ("input", "target") if not getattr(config, name)]
+        text = "; ".join(filter(None, (text, _described(remedy), found.problem)))
+        sure = " if these are the columns that you mean" if suggested else ""
+        check = f"run `seqloom data check {shlex.join(config.train)} {' '.join(options)}`{sure}"
+        ledger.bad_file("enc.mixed", text, place, f"{check}; it prints the command that cleans the file")
+    remedy, missing = (found := complete_remedy(config, error, reopen)).settings, found.missing
     if not remedy or (len(remedy) <= len(error.remedy) and not missing):  # the fix of the error is enough
         raise error
     if missing:
@@ -110,12 +134,31 @@ def _remedy_of_mixed(config: DataConfig, reopen: Callable[[DataConfig], DataConf
     try:
         reopen(config)
     except RejectedError as error:
-        found, missing = complete_remedy(config, error, reopen)
-        named = {name: value for name, value in found.items() if name != "task"}  # cleaning does not depend on it
-        return Remedy(named, missing)
+        found = complete_remedy(config, error, reopen) if error.remedy else _incomplete(error, {})
+        named = {name: value for name, value in found.settings.items() if name != "task"}  # cleaning does not need it
+        return found._replace(settings=named)
     except SeqloomError:
         pass
     return Remedy({})
+
+
+def _skipping(mixed: DataConfig, path: str, config: DataConfig) -> DataConfig:
+    """The settings without the encoding that reads both, and with those that leave out rows that cannot be read."""
+    ledger = Ledger(config.bad_rows)
+    try:
+        for _ in read_table((Path(path),), mixed.reading, ledger).records:
+            pass
+    except RejectedError:  # it needs other settings too
+        pass
+    reading = msgspec.structs.replace(mixed.reading, encoding=config.reading.encoding)
+    return msgspec.structs.replace(mixed, reading=reading, bad_rows=ledger.skipping() or config.bad_rows)
+
+
+def _described(remedy: Mapping[str, Any]) -> str:
+    """What a file looks like that needs these settings."""
+    parts = [f"delimiter {remedy['delimiter']!r}"] if "delimiter" in remedy else []
+    parts += ["no header"] if remedy.get("header") is False else []
+    return f"the file seems to have {' and '.join(parts)}" if parts else ""
 
 
 def typed_remedy(config: DataConfig, remedy: Mapping[str, Any]) -> str:
@@ -146,11 +189,18 @@ class ColumnLook(NamedTuple):
     repeats: bool  # whether half of the values, or more, occur elsewhere too
     numeric: bool
     dated: bool  # whether all values are dates, which are no input and no target
+    running: bool  # whether the values are running numbers, such as ids, which are none either
+    different: int  # values
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may be an input or a target."""
+        return not self.dated and not self.running
 
     @property
     def is_target(self) -> bool:
         """Whether it may be a label or a number to predict."""
-        return self.words < 2 and (self.repeats or self.numeric) and not self.dated
+        return self.words < 2 and (self.repeats or self.numeric) and self.is_free
 
 
 def look_at(number: int, sample: Sequence[Record]) -> ColumnLook:
@@ -158,7 +208,21 @@ def look_at(number: int, sample: Sequence[Record]) -> ColumnLook:
     cells = [str(row.values[number]) for row in sample]
     words = sum(len(cell.split()) for cell in cells) / max(1, len(cells))
     dated = bool(cells) and all(map(DATE.fullmatch, cells))
-    return ColumnLook(number, words, 2 * len(set(cells)) <= len(cells), all(map(is_number, cells)), dated)
+    numeric, different = all(map(is_number, cells)), len(set(cells))
+    running = numeric and has_running_numbers(cells)
+    return ColumnLook(number, words, 2 * different <= len(cells), numeric, dated, running, different)
+
+
+def has_running_numbers(cells: Sequence[Any]) -> bool:
+    """Whether these are integers of which each is larger than the one before, and enough of them to tell.
+
+    >>> has_running_numbers([str(number) for number in range(1001, 1031)]), has_running_numbers(["1", "2", "3"])
+    (True, False)
+    """
+    if len(cells) < ENOUGH or not all(is_number(cell) and float(cell).is_integer() for cell in cells):
+        return False
+    numbers = [float(cell) for cell in cells]
+    return all(one < other for one, other in pairwise(numbers))
 
 
 def likely_columns(
@@ -174,7 +238,7 @@ def likely_columns(
         sample: the first rows.
         target: whether there is a target among them.
     """
-    looks = [look for look in (look_at(number, sample) for number in free) if not look.dated]
+    looks = [look for look in (look_at(number, sample) for number in free) if look.is_free]
     if not target:
         texts = [look.number for look in looks if not look.numeric]
         return (texts, None) if len(texts) == 1 else ([], None)
@@ -187,6 +251,17 @@ def likely_columns(
     if len(targets) == 1 and 1 <= len(texts) <= 2 and len(texts) + 1 == len(looks) and len(sample) >= ENOUGH:
         return texts, targets[0].number
     return [], None
+
+
+def suggested_columns(columns: int, sample: Sequence[Record]) -> tuple[int, int] | None:
+    """The columns that may be the input, the longest text, and the target, with the fewest values that repeat."""
+    looks = [look for look in (look_at(number, sample) for number in range(columns)) if look.is_free]
+    texts = [look for look in looks if look.words >= 2 and not look.numeric]
+    if not texts:
+        return None
+    text = max(texts, key=lambda look: look.words)
+    targets = [look for look in looks if look is not text and look.repeats and look.different > 1]
+    return (text.number, min(targets, key=lambda look: look.different).number) if targets else None
 
 
 def likely_target(free: Sequence[int], sample: Sequence[Record]) -> int | None:

@@ -6,8 +6,8 @@ value. Its `document` begins with the verdict and the findings; the contents fol
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from seqloom.data.checks.duplicates import DuplicatePair, DuplicateRows, Duplica
 from seqloom.data.problems import Ledger
 from seqloom.data.schema import TARGET_KINDS, Example, Schema, in_order
 from seqloom.data.survey import Checks
-from seqloom.errors import DataError
+from seqloom.errors import WORDED, DataError
 from seqloom.report.document import (
     Aside,
     Bar,
@@ -195,7 +195,8 @@ def _verdict(report: "DataReport") -> str:
     kinds = [finding.severity for finding in report.findings]
     reasons = [counted(kinds.count("reject"), "error")] if "reject" in kinds else []
     reasons += [counted(kinds.count("warn"), "kind of warning", "kinds of warnings")] if "warn" in kinds else []
-    reasons += [counted(report.skipped, "bad row") + " left out"] if report.skipped else []
+    if report.skipped:
+        reasons.append(f"{counted(report.skipped, 'bad row')} left out of {report.rows + report.skipped:,}")
     return VERDICTS[report.verdict][1] + (f": {', '.join(reasons)}" if reasons else "")
 
 
@@ -423,6 +424,22 @@ class DataReport(Shown):
         """`errors` if the data cannot be used as it is, `warnings` if some of it looks wrong, else `ok`."""
         found = {finding.severity for finding in self.findings}
         return "errors" if "reject" in found else "warnings" if "warn" in found else "ok"
+
+    def reworded(self, words: Callable[[str], str]) -> "DataReport":
+        """The same for other readers: what the shell calls --delimiter is delimiter in Python."""
+
+        def sample(one: FindingSample) -> FindingSample:
+            return one._replace(text=words(one.text), fix=words(one.fix))
+
+        findings = (one._replace(samples=tuple(map(sample, one.samples))) for one in self.findings)
+        problems = (one | {name: words(str(one[name])) for name in WORDED} for one in map(dict, self.problems))
+        return replace(
+            self,
+            findings=tuple(findings),
+            inferred=tuple(map(words, self.inferred)),
+            too_many=words(self.too_many),
+            problems=tuple(problems),
+        )
 
     def document(self) -> Document:
         """The verdict, findings, inferred settings, labels, lengths, duplicates and batches, ready to be shown."""

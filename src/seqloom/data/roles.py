@@ -26,7 +26,14 @@ from seqloom.data.kinds.text import SOURCES, TEXTS, PairInput, TextInput, Triple
 from seqloom.data.kinds.vectors import VectorsInput
 from seqloom.data.kinds.words import WordsInput
 from seqloom.data.problems import Ledger, Place, escaped
-from seqloom.data.proposal import likely_columns, likely_target, look_at, looks_like_row
+from seqloom.data.proposal import (
+    has_running_numbers,
+    likely_columns,
+    likely_target,
+    look_at,
+    looks_like_row,
+    suggested_columns,
+)
 from seqloom.data.readers.folders import SPLIT_NAMES
 from seqloom.data.schema import INPUT_KINDS, Schema
 from seqloom.data.values import Content, Record, content_of, is_number, whole_floats
@@ -102,11 +109,22 @@ class ColumnFinder:
         """The names of the columns."""
         return ", ".join(escaped(column) for column in self.columns[:20])
 
-    def refuse(self, text: str, fix: str, remedy: Mapping[str, Any] | None = None) -> NoReturn:
+    def refuse(
+        self, text: str, fix: str, remedy: Mapping[str, Any] | None = None, suggested: Mapping[str, Any] | None = None
+    ) -> NoReturn:
         """Raise RejectedError: a column is missing or does not fit; `remedy` are settings that may mend it."""
         path = self.sample[0].path if self.sample else self.config.train[0]
         code = "csv.column" if ".csv" in path.lower() or ".tsv" in path.lower() else "data.column"
-        self.ledger.bad_file(code, text, Place(path, 1), fix, remedy)
+        self.ledger.bad_file(code, text, Place(path, 1), fix, remedy, suggested)
+
+    def suggestion(self) -> dict[str, tuple[str, ...]]:
+        """The settings of the columns that may be the input and the target, where that is not certain."""
+        found = suggested_columns(len(self.columns), self.sample)
+        return (
+            {}
+            if found is None
+            else dict(zip(("input", "target"), ((self.columns[one],) for one in found), strict=True))
+        )
 
     def remedy(self, *, target: bool) -> dict[str, Any]:
         """The settings of the columns that are likely the input and the target; empty if that is not clear."""
@@ -157,7 +175,10 @@ def find_input(finder: ColumnFinder, needs: "Needs") -> tuple[int, ...]:
     found = next((names for names in (*together, *alone) if all(name in finder.lower for name in names)), None)
     if found is None and not finder.named:
         text = f"{len(finder.columns)} columns without a header; which one is the input? {first_row(finder)}"
-        finder.refuse(text, "give column numbers, such as --input 1 --target 2", finder.remedy(target=needs.has_target))
+        maybe = finder.suggestion() if needs.has_target else {}
+        such = " ".join(f"--{name} {shlex.quote(value)}" for name, (value,) in maybe.items()) or "--input 1 --target 2"
+        remedy = finder.remedy(target=needs.has_target)
+        finder.refuse(text, f"give column numbers, such as {such}", remedy, maybe)
     if found is None:
         row = looks_like_row(finder.columns, finder.sample)
         likely = finder.remedy(target=needs.has_target)
@@ -449,6 +470,8 @@ def find_roles(
         text = f"{target_kind} need words or steps, but the input {finder.names(inputs)} is {held}"
         finder.refuse(text, "give --input NAME of a column of word lists, or another --task")
     schema = Schema(kind, target_kind)
+    if schema.task == "classify":
+        _warn_of_running_numbers(finder, inputs)
     if kind.has_edges and schema.task not in GRAPH_TASKS:
         text = f"{schema.task} does not read graphs, and {finder.names(inputs)} are one"
         finder.refuse(text, f"use --task {', '.join(GRAPH_TASKS[:-1])} or {GRAPH_TASKS[-1]}")
@@ -471,6 +494,19 @@ def find_roles(
         finder.messages.append(f"not read: {', '.join(finder.names([column]) for column in others[:SHOWN])}{more}")
     messages, stepped, separator = tuple(finder.messages), config.sequence is not None, config.label_separator
     return Roles(inputs, targets, schema, identity, split, spaces, separator, whole, stepped, messages)
+
+
+def _warn_of_running_numbers(finder: ColumnFinder, inputs: Sequence[int]) -> None:
+    """Warn of inputs that only count the rows: nothing about a label can be learned from them."""
+    for column in inputs if "input.running" not in finder.ledger.counts else ():
+        if has_running_numbers([record.values[column] for record in finder.sample]):
+            text = (
+                f"the input {finder.names([column])} has running numbers, such as ids, which say nothing about labels"
+            )
+            maybe = finder.suggestion().get("input", ("NAME",))
+            fix = f"name the column of the text with --input {shlex.quote(escaped(maybe[0]))}"
+            place = Place(finder.sample[0].path, finder.sample[0].line)
+            finder.ledger.warn("input.running", text, place, fix, count=0)  # it concerns all rows
 
 
 def _reason(finder: ColumnFinder, targets: tuple[int, ...], kind: TargetKind) -> str:

@@ -35,6 +35,7 @@ from seqloom.decoding.answers import (
 )
 from seqloom.decoding.beam import search
 from seqloom.decoding.buffered import BufferedSteps, require_buffers
+from seqloom.decoding.replayed import ReplayedSteps, can_replay
 from seqloom.decoding.steps import PlainSteps, TokenRule, TokenSteps
 from seqloom.errors import ConfigError
 from seqloom.nn.capture import GraphRecorder
@@ -152,10 +153,14 @@ def write_rows(
         scores, state = scores[places], select_rows(state, places)
     rule = TokenRule(chooser, how.repetition_penalty, torch.tensor(never, dtype=torch.int64, device=scores.device))
     begun = (model, state, scores, rule, rows)
-    steps: TokenSteps = PlainSteps(*begun)
+    longest, room = prompt.values.shape[1], int(most.max())
+    steps: TokenSteps
     if how.cuda_graphs:
-        longest, room, record = prompt.values.shape[1], int(most.max()), GraphRecorder(scores.device)
-        steps = BufferedSteps(*begun, longest=longest, room=room, record=record)
+        steps = BufferedSteps(*begun, longest=longest, room=room, record=GraphRecorder(scores.device))
+    elif can_replay(model, scores.device, room):
+        steps = ReplayedSteps(*begun, longest=longest)
+    else:
+        steps = PlainSteps(*begun)
     while True:
         for tokens, logs in steps.further(max(drafts[row].most - len(drafts[row].tokens) for row in rows)):
             for number, token, log in zip(rows, tokens, logs, strict=True):

@@ -2,7 +2,8 @@
 
     scores ──▶ choose a token ──▶ the host looks at it ──▶ drop finished rows ──▶ read the token ──▶ scores
 
-`buffered.py` does the same for several tokens before the host looks at them.
+`replayed.py` does the same on a CPU without the Python of the model, and `buffered.py` on a GPU for several tokens
+before the host looks at them.
 """
 
 from collections.abc import Iterable, Sequence

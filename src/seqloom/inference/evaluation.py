@@ -37,7 +37,8 @@ from seqloom.data.dataset import Dataset, FileSet, open_data
 from seqloom.data.kinds.kind import InputKind
 from seqloom.data.kinds.labels import UNSEEN
 from seqloom.data.prepared import GivenEncoding, Prepared, prepare
-from seqloom.data.problems import Ledger, escaped
+from seqloom.data.problems import KEEP_REPEATS, Ledger, escaped
+from seqloom.data.readers.passages import in_either_encoding
 from seqloom.data.readers.registry import read_table
 from seqloom.data.run_files import RunData
 from seqloom.data.schema import Example
@@ -259,8 +260,8 @@ def _reused(paths: Paths, run: RunConfig | None, settings: dict[str, Any]) -> tu
     if run is None:
         return {"reading": read.config}, ()
     ledger = Ledger(ANY_ROWS)
-    ledger.read_as(msgspec.structs.replace(run.data, reading=read.config, bad_rows=BadRows()))
-    found = read_table(files, read.config, ledger).columns if run.data.input else ()
+    either = in_either_encoding(read.config, files[0], ledger)  # the complete error comes when all rows are read
+    found = read_table(files, either, ledger).columns if run.data.input else ()
     columns = columns_as_trained(run, found, settings)
     read = read._replace(files=files, reused=(*read.reused, *worded_columns(columns)))
     return {"reading": read.config, "bad_rows": run.data.bad_rows, **columns}, read.messages
@@ -285,7 +286,7 @@ def origin_for(
     encoding: EncodingConfig,
 ) -> Origin:
     """The data encoded for the model; the rows to evaluate are its split `part`, and all other splits are empty."""
-    ledger = Ledger.of(source.config)
+    ledger = Ledger.of(source.config, KEEP_REPEATS)
     dataset = _opened(source.config, ledger)
     asked = task_of(spec).for_schema(dataset.schema).spec.schema
     given = GivenEncoding(asked.labels, spec.tokenizer, spec.target_tokenizer)

@@ -26,7 +26,7 @@ from seqloom.config.heads import (
 from seqloom.errors import DataError
 from seqloom.nn.ops import crf, pooling
 from seqloom.nn.ops.kernels import launches_are_free
-from seqloom.nn.ops.linear import one_row, one_row_refuses
+from seqloom.nn.ops.linear import linear, one_row, one_row_refuses
 from seqloom.nn.ops.losses import (
     ALIGNED,
     aligned_rows,
@@ -359,7 +359,7 @@ class NextTokenHead(Head):
             table, bias = aligned_rows(self.table), aligned_rows(self.bias)
             if table is not None and bias is not None:
                 return F.linear(features, table, bias)[..., : len(self.table)]
-        return F.linear(features, self.table, self.bias)
+        return linear(features, self.table, self.bias)
 
     def forward(self, x: Padded) -> Padded:
         return x.with_values(self._scores(x.values))

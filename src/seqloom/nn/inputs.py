@@ -26,6 +26,7 @@ from seqloom.errors import DataError
 from seqloom.nn.mixers.contract import CausalMixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
+from seqloom.nn.ops.kernels import launches_are_free
 from seqloom.nn.ops.lookup import look_up
 from seqloom.nn.ops.pooling import maximum
 from seqloom.nn.ops.transforms import is_transformed
@@ -57,14 +58,15 @@ def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
 def _require_tokens(x: Padded, vocab_size: int) -> None:
     """Raise DataError for values that would be an index error deep inside torch.
 
-    They are checked on the CPU only, and not in compiled code, which a check would split, or under torch.func.
+    They are checked on the CPU only, and not in compiled code, which a check would split, or under torch.func; nor
+    where steps are recorded: those tokens were chosen from the vocabulary.
     """
     require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):
         raise DataError(
             f"expected tokens as int64 or int32 [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
-    if x.values.device.type == "cpu" and not is_transformed() and x.values.numel():
+    if x.values.device.type == "cpu" and x.values.numel() and not (is_transformed() or launches_are_free()):
         low, high = (int(bound) for bound in x.with_values(x.values).values.aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high

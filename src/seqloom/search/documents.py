@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from seqloom.config.data import BadRows, DataConfig, Format, ReadingConfig
+from seqloom.config.data import BadRows, Format, ReadingConfig
 from seqloom.data.cells import cell
-from seqloom.data.inputs import InputColumns, find_columns
+from seqloom.data.inputs import InputColumns, as_text, find_columns
 from seqloom.data.kinds.text import TextInput
-from seqloom.data.problems import UNLIMITED, Ledger, Place, Problem
+from seqloom.data.problems import KEEP_REPEATS, UNLIMITED, Ledger, Place, Problem
 from seqloom.data.readers.delimited import dialect_of
 from seqloom.data.readers.files import fingerprint, require_state, state_of
 from seqloom.data.readers.registry import format_of, read_table
@@ -68,9 +68,8 @@ class TextRows(NamedTuple):
 
 def _ledger(file: "TextFile | Collection", bad_rows: BadRows) -> Ledger:
     """A ledger whose commands clean the file as it is read."""
-    columns = file.text or file.default_columns
-    ledger = Ledger(bad_rows)
-    ledger.read_as(DataConfig(train=(str(file.path),), input=columns, reading=file.reading, task="lm"))
+    asked, ledger = InputColumns(file.text, file.default_columns), Ledger(bad_rows)
+    ledger.read_as(lambda: as_text(file.path, TextInput(), asked, file.reading), KEEP_REPEATS)
     return ledger
 
 

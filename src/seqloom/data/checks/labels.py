@@ -8,11 +8,24 @@ step reports only what the finer keys keep apart: 'pos ' and 'pos' differ in whi
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
+from typing import NamedTuple
 
 from seqloom.data.checks.check import ExampleBlock
-from seqloom.data.problems import Ledger, Place
+from seqloom.data.checks.spelling import (
+    LIKELY_TIMES,
+    LONGEST_TYPO,
+    SHORT_TIMES,
+    SHORT_TYPO,
+    SHORTEST_TYPO,
+    composed,
+    folded,
+    one_spelling,
+    spaced,
+)
+from seqloom.data.problems import SAMPLES, Ledger, Place
 from seqloom.data.schema import Schema
 from seqloom.data.values import is_number
 from seqloom.report.numbers import counted
@@ -30,10 +43,9 @@ LOOK_ALIKES = str.maketrans(
 )
 TIMES_RARER = 50  # a typo is at least this much rarer than the correct label
 RARE_SHARE, RARE_ROWS = 0.001, 5  # and it has at most this share of the rows, or so few of them
-SHORTEST_TYPO = 4  # letters: shorter labels are often similar on purpose,
-SHORT_TYPO, SHORT_TIMES = 3, 100  # unless one is far rarer; then they are only told
-LONGEST_TYPO = 64  # letters: the search makes a copy of the label for each of its letters
 LONGEST_SHOWN = 64  # letters of a label in a message
+MOST_SHOWN = 20  # labels in a message
+FEW_ROWS = 5  # a label with fewer is hardly learned, and may be missing in the dev or the test set
 
 
 def quoted(label: str) -> str:
@@ -45,22 +57,8 @@ def quoted(label: str) -> str:
     return f"'{label}'" if len(label) <= LONGEST_SHOWN else f"'{label[:LONGEST_SHOWN]}...' ({len(label):,} characters)"
 
 
-def _spaced(label: str) -> str:
-    return " ".join(label.split())
-
-
-def composed(label: str) -> str:
-    """Return the label in NFC with single spaces."""
-    return unicodedata.normalize("NFC", _spaced(label))
-
-
-def folded(label: str) -> str:
-    """Return the same without the difference between upper and lower case."""
-    return composed(label).casefold()
-
-
 def _valued(label: str) -> str:
-    return str(Decimal(_spaced(label)).normalize() + 0) if NUMERAL.fullmatch(_spaced(label)) else composed(label)
+    return str(Decimal(spaced(label)).normalize() + 0) if NUMERAL.fullmatch(spaced(label)) else composed(label)
 
 
 def _drawn(label: str) -> str:
@@ -69,8 +67,8 @@ def _drawn(label: str) -> str:
 
 BY_TABLE = "--labels TABLE"
 STEPS: tuple[tuple[str, Key, Key, str, str], ...] = (  # code, finer key, coarser key, what differs, how to clean it
-    ("label.space", str, _spaced, "white space", ""),
-    ("label.normal_form", _spaced, composed, "the Unicode form (NFC or NFD)", ""),
+    ("label.space", str, spaced, "white space", ""),
+    ("label.normal_form", spaced, composed, "the Unicode form (NFC or NFD)", ""),
     ("label.case", composed, folded, "upper and lower case", ""),
     ("label.numeric_forms", composed, _valued, "how the number is written", BY_TABLE),
     ("label.confusable", composed, _drawn, "letters that look alike", BY_TABLE),
@@ -88,9 +86,11 @@ def find_spellings(
     shown = {label: f"{quoted(label)} ({counted(count, 'row')})" for label, count in counts.items()}
     odd = set()
     for code, finer, coarser, difference, options in STEPS:
-        groups: defaultdict[str, dict[str, str]] = defaultdict(dict)  # the first label for each pair of keys
+        groups: defaultdict[str, dict[str, str]] = defaultdict(dict)  # the most frequent label for each pair of keys
         for label in counts:
-            groups[coarser(label)].setdefault(finer(label), label)
+            same, key = groups[coarser(label)], finer(label)
+            if key not in same or counts[label] > counts[same[key]]:
+                same[key] = label
         for group in (list(group.values()) for group in groups.values() if len(group) > 1):
             group.sort(key=lambda label: -counts[label])
             *others, last = (shown[label] for label in group)
@@ -112,13 +112,89 @@ def find_spellings(
         if not label.isascii() and _drawn(label) not in counts and (strange := _strange_letter(label)):
             text = f"label {shown[label]} mixes alphabets: {_named(strange)}"
             ledger.warn("label.confusable", text, places[label], "write each word in one alphabet", count)
-    typos = dict(_typos(counts))
-    for label, meant in typos.items():
-        text = f"label {shown[label]} may be a typo of {shown[meant]}"
-        by = "--typo-distance 1" if min(len(label), len(meant)) >= SHORTEST_TYPO else BY_TABLE
-        fix = advice(f"correct it if {quoted(meant)} is meant", places[label].path, by)
-        ledger.warn("label.rare", text, places[label], fix, counts[label])
-    return odd | set(typos)
+    return odd | _find_typos(ledger, counts, places, advice)
+
+
+TYPOS_MERGED = "--typo-distance 1"
+
+
+class TypoCase(NamedTuple):
+    """Labels that may be typing errors of one label, what is said of them, and how they are corrected and cleaned."""
+
+    labels: list[str]
+    text: str
+    correct: str
+    by: str
+
+
+def _find_typos(
+    ledger: Ledger, counts: Counter[str], places: Mapping[str, Place], advice: Callable[..., str]
+) -> set[str]:
+    """Warn of labels that may be typing errors, with all that the option of the fix would merge; return them.
+
+    The option is not advised if it would also merge labels that may be different on purpose.
+    """
+    found = dict(_typos(counts))
+    merging = advice is not _fix_alone and any(
+        min(len(one), len(meant)) >= SHORTEST_TYPO for one, meant in found.items()
+    )
+    if merging:
+        merged, merging = _merged_typos(counts)
+        found = merged | found
+    groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # by what is meant, and how it is cleaned
+    for label, meant in found.items():
+        by = TYPOS_MERGED if merging and min(len(label), len(meant)) >= SHORTEST_TYPO else BY_TABLE
+        groups[meant, by].append(label)
+    cases = []
+    for (meant, by), labels in groups.items():
+        text = f"{_names(labels, counts, 'may be a typo of', 'may be typos of')} {_named_rows(meant, counts)}"
+        cases.append(TypoCase(labels, text, f"correct it if {quoted(meant)} is meant", by))
+    if len(cases) > SAMPLES:  # no more samples are kept, and all labels are named
+        rest = [label for case in cases[SAMPLES - 1 :] for label in case.labels]
+        text = ", ".join(f"{_named_rows(label, counts)} of {quoted(found[label])}" for label in rest)
+        by = TYPOS_MERGED if all(case.by == TYPOS_MERGED for case in cases[SAMPLES - 1 :]) else BY_TABLE
+        cases[SAMPLES - 1 :] = [TypoCase(rest, f"labels that may be typos: {text}", "correct those that are", by)]
+    for labels, text, correct, by in cases:
+        place = places[labels[0]]
+        ledger.warn("label.rare", text, place, advice(correct, place.path, by), sum(counts[label] for label in labels))
+    return set(found)
+
+
+def _merged_typos(counts: Counter[str]) -> tuple[dict[str, str], bool]:
+    """The typing errors that cleaning with --typo-distance 1 merges, and whether all of them are likely ones."""
+    folds, names = one_spelling(counts, typos=False), one_spelling(counts, typos=True)
+    rows, shown = Counter[str](), dict[str, str]()  # by the one spelling, and its most frequent label
+    for label in sorted(counts, key=lambda one: -counts[one]):
+        name = folds.get(label, label)
+        rows[name] += counts[label]
+        shown.setdefault(name, label)
+    pairs = [(name, names[label]) for name, label in shown.items() if names.get(label, label) not in (label, name)]
+    likely = all(LIKELY_TIMES * rows[name] <= rows[meant] for name, meant in pairs)
+    return ({shown[name]: shown[meant] for name, meant in pairs} if likely else {}), likely
+
+
+def _named_rows(label: str, counts: Mapping[str, int]) -> str:
+    return f"{quoted(label)} ({counted(counts[label], 'row')})"
+
+
+def _names(labels: Sequence[str], counts: Mapping[str, int], one: str, several: str) -> str:
+    """The subject and the verb of a sentence about labels: "labels 'a' (2 rows) and 'b' (1 row) have"."""
+    shown = [_named_rows(label, counts) for label in islice(labels, MOST_SHOWN)]
+    if len(labels) > MOST_SHOWN:
+        shown.append(f"{len(labels) - MOST_SHOWN:,} more")
+    *before, last = shown
+    return f"labels {', '.join(before)} and {last} {several}" if before else f"label {last} {one}"
+
+
+def few_rows_options(rows: Collection[int], others: int, *, one_label: bool = True) -> tuple[str, ...]:
+    """The options that drop labels of these few rows or merge them, where that leaves labels that can be learned.
+
+    >>> few_rows_options([4, 2], 3), few_rows_options([2, 1], 3), few_rows_options([4, 2], 1), few_rows_options([2], 1)
+    (('--rare 5', '--rare 5 --rare-label other'), ('--rare 5',), ('--rare 5 --rare-label other',), ())
+    """
+    drop, merge = f"--rare {FEW_ROWS}", f"--rare {FEW_ROWS} --rare-label other"
+    may_drop = others >= (2 if one_label else 1)
+    return (*([drop] if may_drop else []), *([merge] if others and len(rows) > 1 and sum(rows) >= FEW_ROWS else []))
 
 
 def _named(letter: str) -> str:
@@ -187,7 +263,7 @@ OTHERWISE = "name the label column with --target, or choose another --task"
 
 
 class LabelCheck:
-    """Finds label.too_many, label.single, label.singleton and label.unseen, and different spellings of a label."""
+    """Finds label.too_many, label.single, label.singleton, label.few, label.unseen and other spellings of a label."""
 
     def __init__(self, schema: Schema) -> None:
         self._target = schema.target
@@ -195,10 +271,12 @@ class LabelCheck:
         self._counts: dict[str, Counter[str]] = {}
         self._firsts: dict[str, dict[str, Place]] = {}  # the first place of each label in each split
         self._rows: Counter[str] = Counter()
+        self._paths: set[str] = set()  # of the first and last rows of the blocks: whether there are several files
 
     def update(self, block: ExampleBlock) -> None:
         """Count the labels of a block, up to a limit."""
         self._rows[block.split] += len(block.examples)
+        self._paths.update(example.place.path for example in (block.examples[0], block.examples[-1]))
         counts, firsts = self._counts.setdefault(block.split, Counter()), self._firsts.setdefault(block.split, {})
         if len(counts) > MOST_LABELS:
             return
@@ -221,17 +299,19 @@ class LabelCheck:
             ledger.bad_file("label.single", text, self._file(reference), "add examples of a second class")
         advice = _fix_alone if self._target.of_steps else ledger.or_clean  # tags are not cleaned
         odd = find_spellings(ledger, *self._everywhere(), advice)
+        few = Counter[str]() if self._target.of_steps else self._few(reference, odd)
+        firsts, fix = (
+            self._firsts[reference],
+            self._advice_of_few(ledger, reference, few, odd) if few else "add examples",
+        )
         for label in (label for label, count in counts.items() if count == 1 and label not in odd):
             text = f"{self._noun} {quoted(label)} has only one example in {reference}"
-            place = self._firsts[reference][label]
-            in_file = sum(  # of all parts: cleaning reads the whole file
-                of_part[label]
-                for part, of_part in self._counts.items()
-                if label in of_part and self._firsts[part][label].path == place.path
-            )
-            merging = f"--rare {in_file + 1} --rare-label other"
-            fix = advice("add examples, or merge it with another class", place.path, merging)
-            ledger.warn("label.singleton", text, place, fix)
+            ledger.warn("label.singleton", text, firsts[label], fix if label in few else f"add examples to {reference}")
+        alone = {label for label, rows in few.items() if rows == 1}  # told already
+        many = sum(self._rows.values()) >= FEWEST_ROWS  # not a file to try something with
+        if many and (len(few) > len(alone) or len(alone) > SAMPLES):
+            text = _names([*few], few, "has", "have") + f" fewer than {FEW_ROWS} rows, too few to be learned well"
+            ledger.note("label.few", text, firsts[next(iter(few))], sum(few.values()), fix)
         for part in self._counts:
             if part != reference:
                 self._find_unseen(ledger, part, reference)
@@ -246,6 +326,35 @@ class LabelCheck:
                 counts[kind] += count
                 places.setdefault(kind, self._firsts[part][label])
         return counts, places
+
+    def _few(self, reference: str, odd: Collection[str]) -> Counter[str]:
+        """The labels of few rows in all splits, other spellings included, the most frequent first; only if few are."""
+        counts, _ = self._everywhere()
+        rows = Counter[str]()
+        for label, count in counts.items():
+            rows[folded(label)] += count
+        if max(rows.values()) < FEW_ROWS:
+            return Counter()
+        known = self._counts[reference]
+        few = {label: rows[folded(label)] for label in known if label not in odd and rows[folded(label)] < FEW_ROWS}
+        return Counter(dict(Counter(few).most_common()))
+
+    def _advice_of_few(self, ledger: Ledger, reference: str, few: Counter[str], odd: Collection[str]) -> str:
+        """What to do about labels of few rows; several files are cleaned one by one, and need the same labels."""
+        path = self._firsts[reference][next(iter(few))].path
+        if len(self._paths) > 1:
+            fix = ledger.or_clean("add examples", path, BY_TABLE)
+            return fix if fix == "add examples" else f"{fix}, with the same table for all files"
+        others = len(self._everywhere()[0].keys() - few.keys() - set(odd))
+        options = few_rows_options(few.values(), others, one_label=self._target.one_label)
+        if not options:
+            return "add examples"
+        fix = ledger.or_clean("add examples", path, options[0])
+        if fix == "add examples":
+            return fix
+        fix += f", which {'merges them' if '--rare-label' in options[0] else 'drops such rows'}"
+        merging = (ledger.clean_command(path, one) for one in options[1:])
+        return "; ".join([fix, *(f"to merge them clean a copy: `{command}`" for command in merging)])
 
     def _file(self, part: str) -> Place:
         return Place(next(iter(self._firsts[part].values()), Place(part)).path)

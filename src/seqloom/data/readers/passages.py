@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Protocol
 
+import msgspec
+
 from seqloom.config.data import Format, ReadingConfig
 from seqloom.data.problems import Ledger, Place
 from seqloom.data.readers.files import HEAD, describe_state, opened, require_regular, require_state, require_text_head
@@ -187,6 +189,12 @@ def text_of(chunks: Iterator[bytes], encoding: str, path: Path, ledger: Ledger) 
         before += len(chunk)
         if text:
             yield reading.follow(text)
+
+
+def in_either_encoding(reading: ReadingConfig, path: Path, ledger: Ledger) -> ReadingConfig:
+    """The settings that also read lines in Windows-1252 among lines in UTF-8, for a look at a file that is refused."""
+    utf_8 = known_encoding(reading.encoding, path, ledger).name == "utf-8"
+    return msgspec.structs.replace(reading, encoding=MIXED) if utf_8 else reading
 
 
 def error_handler(encoding: str) -> str:

@@ -36,6 +36,7 @@ KERNELS = {
     ("recurrence", "scan"): "one product for all inputs, gradients in closed form",
     ("recurrence", "fused"): "torch's kernel: cuDNN on a GPU, oneDNN for an LSTM on the CPU",
     ("recurrence", "plain"): "the definition, one element at a time: slow",
+    ("linear", "onednn"): "oneDNN, because MKL leaves half of this CPU unused; other layers use torch's kernel",
     ("convolution", "windows"): "one matrix product over the vectors around each position",
     ("convolution", "fused"): "torch's kernel: cuDNN on a GPU, oneDNN on the CPU",
     ("convolution", "plain"): "the definition, one tap at a time: slow",

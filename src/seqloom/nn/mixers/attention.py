@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.config.mixers import (
@@ -358,17 +359,20 @@ class CausalSelfAttention(_SelfAttending, CausalMixer[Cache | CacheBuffer]):
         return Cache(Growing([empty]), Growing([empty]), Read(nowhere, nowhere.bool(), nowhere.sum(dim=1)))
 
     def buffer(self, inner: Cache | CacheBuffer, room: int, once: Once) -> CacheBuffer:
-        assert isinstance(inner, Cache), "a buffer is made of a value"
-        read = inner.read
-        size = once(("most", read.seen), lambda: int(read.seen.max())) + room
+        before = inner.seen if isinstance(inner, CacheBuffer) else inner.read.seen
+        size = once(("most", before), lambda: int(before.max())) + room
         size = size if self.reach is None else min(size, self.reach + 1)
+        seen = once(("own", before), before.clone)
+        if isinstance(inner, CacheBuffer):  # element p is still in column p, unless it is a complete ring already
+            more = (0, 0, 0, max(0, size - inner.keys.shape[2]))
+            return CacheBuffer(F.pad(inner.keys, more), F.pad(inner.values, more), seen)
+        read = inner.read
         columns = once(("columns", *read, size), lambda: read.columns(size))[:, None, :, None]
 
         def laid(held: Tensor) -> Tensor:  # with one more column, for what is not kept
             wide = held.new_zeros(*held.shape[:2], size + 1, held.shape[3])
             return wide.scatter_(2, columns.expand_as(held), held)[:, :, :size]
 
-        seen = once(("own", read.seen), read.seen.clone)
         return CacheBuffer(laid(inner.keys.held), laid(inner.values.held), seen)
 
     def reset(self, inner: Cache | CacheBuffer, rows: Tensor) -> Cache:

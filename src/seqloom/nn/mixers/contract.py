@@ -83,7 +83,10 @@ class CausalMixer(Mixer, Generic[Inner]):
         return merge_rows(rows, self.begin(len(rows)), inner)
 
     def buffer(self, inner: Inner, room: int, once: Once) -> Any:
-        """Return the state as a buffer for `room` further elements; `once` shares results between layers."""
+        """Return the state as a buffer for `room` further elements; `once` shares results between layers.
+
+        Of a buffer, return one with this room: what is in it stays.
+        """
         return own_tensors(inner, once)
 
     def require_endless(self) -> None:
@@ -183,7 +186,10 @@ class ConditionedMixer(nn.Module, Generic[Inner]):
         raise NotImplementedError
 
     def buffer(self, inner: Inner, room: int, once: Once) -> Any:
-        """Return the state as a buffer for `room` further elements; `once` shares results between layers."""
+        """Return the state as a buffer for `room` further elements; `once` shares results between layers.
+
+        Of a buffer, return one with this room: what is in it stays.
+        """
         return own_tensors(inner, once)
 
     def initial_state(self, memory: Padded) -> Inner:

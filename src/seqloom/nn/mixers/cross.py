@@ -13,6 +13,7 @@ from seqloom.nn.mixers.contract import ConditionedMixer
 from seqloom.nn.ops.attention import Request
 from seqloom.nn.ops.attention_fast import attend
 from seqloom.nn.ops.dropout import Dropout
+from seqloom.nn.ops.linear import through
 from seqloom.nn.ops.masks import Padding
 from seqloom.nn.ops.scores import Score
 from seqloom.nn.taps import Tap
@@ -74,7 +75,7 @@ class CrossAttention(ConditionedMixer[CrossSource]):
         return CrossSource(keys, values, layout.valid)
 
     def extend(self, x: Padded, inner: CrossSource) -> tuple[Padded, CrossSource]:
-        query = self.heads.split(self.heads.query(x.values))
+        query = self.heads.split(through(self.heads.query, x.values))
         request = inner.asked(query, x, self.matcher.score(), self.dropout if self.training else 0.0)
         self.weights.offer(lambda: request)
         return x.with_values(self.heads.join(self.mixed(attend(request)))), inner

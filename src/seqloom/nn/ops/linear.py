@@ -1,8 +1,10 @@
-"""W x + b of one vector on a GPU: generation of one text multiplies every matrix by a single row.
+"""W x + b by the kernel that fits; the plain operator is `F.linear`.
 
-torch's kernels for matrices give that row a tile of its own, and add up the parts of a product in a second kernel. The
-Triton kernel in `triton_linear` reads each weight once, with all multiprocessors. The plain operator is `F.linear`; it
-is used wherever Python launches the kernels, which would cost more than is saved.
+one row   on a GPU: generation of one text multiplies every matrix by a single row. torch's kernels for matrices give
+          that row a tile of its own, and add up the parts of a product in a second kernel. The Triton kernel in
+          `triton_linear` reads each weight once, with all multiprocessors. It is not used where Python launches the
+          kernels, which would cost more than is saved.
+onednn    on some CPUs: `linear_onednn`
 """
 
 import torch
@@ -10,9 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from seqloom.errors import KernelError
-from seqloom.nn.ops.kernels import launches_are_free, on_its_device, triton_refuses
+from seqloom.errors import ConfigError, KernelError, did_you_mean
+from seqloom.nn.ops.kernels import Choice, launches_are_free, named, on_its_device, report_choice, triton_refuses
+from seqloom.nn.ops.linear_onednn import onednn_declines, onednn_linear, onednn_refuses
+from seqloom.nn.ops.transforms import is_transformed
 
+KERNELS = ("plain", "onednn")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _TILE = 8192  # weights
 _WIDEST = 4096  # columns of a tile
@@ -55,14 +60,44 @@ def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b of vectors [...,D] by the kernel that fits."""
     if launches_are_free() and values.is_cuda and one_row_refuses(values, weight) is None:
         return one_row(values, weight, bias)
+    if _is_for_onednn(values, weight, rows=values.numel() // max(1, values.shape[-1])):
+        return onednn_linear(values, weight, bias)
     return F.linear(values, weight, bias)
+
+
+def add_linear(total: Tensor, values: Tensor, weight: Tensor) -> None:
+    """Add y^T x of a batch to a total [O,D] in place: values y^T [O,N], weight x^T [D,N]."""
+    if _is_for_onednn(values, weight, rows=values.shape[-1]):
+        total += onednn_linear(values, weight, None)
+    else:
+        total.addmm_(values, weight.T)
+
+
+def _is_for_onednn(values: Tensor, weight: Tensor, rows: int) -> bool:
+    """Whether oneDNN computes a product: the user named it, or nothing speaks against it."""
+    if is_transformed():
+        return False
+    if (name := named("linear")) is None:
+        chosen = onednn_declines(values, weight, rows) is None and onednn_refuses(values, weight) is None
+    elif name not in KERNELS:
+        raise ConfigError(f"there is no kernel '{name}' for linear layers", fix=did_you_mean(name, KERNELS))
+    else:
+        chosen = name == "onednn"
+        if chosen and (reason := onednn_refuses(values, weight)):
+            raise KernelError(f"the kernel 'onednn' cannot be used here: {reason}", fix="choose another kernel")
+    if chosen:
+        report_choice("linear", lambda: Choice("onednn", {}))
+    return chosen
 
 
 def through(layer: nn.Module, values: Tensor) -> Tensor:
     """A linear layer applied to vectors [...,D]; one of another type, such as int8, or with hooks applies itself."""
-    if launches_are_free() and type(layer) is nn.Linear:
-        hooks = layer._forward_hooks or layer._forward_pre_hooks or _has_any_global_hook()  # type: ignore[no-untyped-call]
-        if not hooks:
-            return linear(values, layer.weight, layer.bias)
+    if type(layer) is nn.Linear and not _is_hooked(layer):
+        return linear(values, layer.weight, layer.bias)
     result: Tensor = layer(values)
     return result
+
+
+def _is_hooked(layer: nn.Module) -> bool:
+    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return bool(hooks) or _has_any_global_hook()  # type: ignore[no-untyped-call]

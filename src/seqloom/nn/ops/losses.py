@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.errors import KernelError
+from seqloom.nn.ops.linear import add_linear, linear
+from seqloom.nn.ops.linear_onednn import fitting_rows, mkl_is_slow
 from seqloom.nn.types import Loss
 
 
@@ -182,6 +184,7 @@ def chunked_linear_cross_entropy(
         chunk = LARGEST_CHUNK
         if features.device.type == "cpu":
             chunk = max(1, min(chunk, SCORES_OF_CHUNK // len(weight)))
+            chunk = fitting_rows(chunk) if mkl_is_slow() else chunk
     rows = _Rows(targets.masked_fill(weights == 0, 0), weights, smoothing, chunk)
     if torch.is_grad_enabled():
         total = _ChunkedLinearCrossEntropy.apply(features, weight, bias, rows)  # type: ignore[no-untyped-call]
@@ -232,7 +235,7 @@ def _score_chunks(
         here = slice(start, start + rows.chunk)
         y, w = rows.targets[here, None], rows.weights[here, None]  # [chunk,1]
         x = features[here].masked_fill(w == 0, 0)  # [chunk,D]
-        scores = F.linear(x, weight, bias)  # [chunk,V], in bfloat16 under autocast
+        scores = linear(x, weight, bias)  # [chunk,V], in bfloat16 under autocast
         logs, precision = scores.log_softmax(dim=-1, dtype=wide), scores.dtype
         del scores  # its memory is needed below
         with torch.autocast(features.device.type, enabled=False):  # it would undo the casts below
@@ -245,9 +248,9 @@ def _score_chunks(
             run = wide if precision == torch.float16 else precision  # else in the precision of the product above
             slope = slope.to(run)
             if by_features is not None:
-                by_features[here] = slope @ weight.to(run)
+                by_features[here] = linear(slope, weight.to(run).T, None)
             if by_weight is not None and run == wide:
-                by_weight.addmm_(slope.T, x.to(run))
+                add_linear(by_weight, slope.T, x.to(run).T)
             elif by_weight is not None:
                 by_weight += slope.T @ x.to(run)
     return total, by_features, by_weight, by_bias

@@ -2,24 +2,36 @@
 
 `trimmed` is the form in which labels are compared and written: Unicode NFC, single spaces, no damaged characters.
 `merged_cases` and `merged_typos` map labels to a more frequent one. A label that the user asked for is *fixed*: others
-are mapped to it, and it is never mapped itself. `LabelTable` is the table of a user.
+are mapped to it, and it is never mapped itself.
 """
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from itertools import combinations
-from pathlib import Path
-from typing import NamedTuple
 
-from seqloom.config.data import ReadingConfig
-from seqloom.data.checks.labels import LONGEST_TYPO, SHORTEST_TYPO, composed, folded
 from seqloom.data.mojibake import repaired
-from seqloom.data.problems import Ledger, Place
-from seqloom.data.readers.registry import read_table
-from seqloom.errors import ConfigError
 
-COLUMNS = ("from", "to")
+SHORTEST_TYPO = 4  # letters: shorter labels are often similar on purpose,
+SHORT_TYPO, SHORT_TIMES = 3, 100  # unless one is far rarer; then they are only told
+LONGEST_TYPO = 64  # letters: the search makes a copy of the label for each of its letters
+LIKELY_TIMES = 10  # a typing error is likely if it is at least this much rarer than the label that it resembles
 Merged = dict[str, str]  # the labels that change, and what they become
+
+
+def spaced(label: str) -> str:
+    """Return the label with single spaces."""
+    return " ".join(label.split())
+
+
+def composed(label: str) -> str:
+    """Return the label in NFC with single spaces."""
+    return unicodedata.normalize("NFC", spaced(label))
+
+
+def folded(label: str) -> str:
+    """Return the same without the difference between upper and lower case."""
+    return composed(label).casefold()
 
 
 def trimmed(label: str) -> str:
@@ -84,6 +96,33 @@ def merged_typos(
     return found
 
 
+def likely_typos(counts: Counter[str], *, fold: bool = True) -> Merged:
+    """Map labels to a far more frequent one that is one typing error away; of short labels only very rare ones."""
+    found = merged_typos(counts, (), 1, SHORT_TYPO, fold=fold)
+    return {label: meant for label, meant in found.items() if _times(label, meant) * counts[label] <= counts[meant]}
+
+
+def _times(label: str, meant: str) -> int:
+    return LIKELY_TIMES if min(len(label), len(meant)) >= SHORTEST_TYPO else SHORT_TIMES
+
+
+def one_spelling(counts: Counter[str], *, typos: bool) -> Merged:
+    """Map labels to the one that replaces them when a file with these labels is cleaned, with --typo-distance 1 or not.
+
+    >>> one_spelling(Counter({"spam": 30, " Spam": 2, "ham": 40, "spma": 1}), typos=True)
+    {' Spam': 'spam', 'spma': 'spam'}
+    """
+    found = {label: trimmed(label) for label in counts}
+    while True:
+        totals = Counter[str]()
+        for label, name in found.items():
+            totals[name] += counts[label]
+        merged = merged_cases(totals, ()) or (merged_typos(totals, (), 1) if typos else {})
+        if not merged:
+            return {label: name for label, name in found.items() if name != label}
+        found = {label: merged.get(name, name) for label, name in found.items()}
+
+
 def _rank(counts: Counter[str], fixed: Collection[str]) -> Callable[[str], tuple[bool, int, str]]:
     """Return the order in which labels are preferred: fixed, frequent, alphabetical."""
     return lambda label: (label not in fixed, -counts[label], label)
@@ -118,69 +157,3 @@ def typos_between(one: str, other: str, most: int) -> int | None:
             this.append(best)
         before, last = last, this
     return last[-1] if last[-1] <= most else None
-
-
-class LabelTable(NamedTuple):
-    """What a user wants labels to become: an exact match wins, else upper and lower case make no difference."""
-
-    exact: dict[str, str]  # an empty text: the label is dropped
-    by_case: dict[str, str]  # by the folded label; without those that say two things
-
-    @classmethod
-    def of(cls, renames: dict[str, str]) -> "LabelTable":
-        """Create the table from its rows.
-
-        >>> table = LabelTable.of({"spam": "unwanted", "US": "country", "us": "pronoun"})
-        >>> [table.renamed(label) for label in ("Spam", "us", "Us", "ham")]
-        ['unwanted', 'pronoun', 'Us', 'ham']
-        """
-        folds: defaultdict[str, set[str]] = defaultdict(set)
-        for old, new in renames.items():
-            folds[folded(old)].add(new)
-        return cls(renames, {old: min(news) for old, news in folds.items() if len(news) == 1})
-
-    @classmethod
-    def read(cls, path: Path) -> "LabelTable":
-        """Read a file with the columns `from` and `to`.
-
-        Raises RejectedError or ConfigError if it cannot be read, or says two things about one label.
-        """
-        ledger, found = Ledger(), dict[str, str]()
-        table = read_table((path,), ReadingConfig(), ledger)
-        lower = [name.strip().lower() for name in table.columns]
-        if not all(name in lower for name in COLUMNS):
-            text = f"expected the columns from and to, found {', '.join(table.columns)}"
-            ledger.bad_file("label.table", text, Place(str(path), 1), "name the columns in the first row: from,to")
-        columns = [lower.index(name) for name in COLUMNS]
-        for record in table.records:
-            old, new = (trimmed(str(record.values[column])) for column in columns)
-            if found.setdefault(old, new) != new:
-                text = f"'{old}' becomes '{found[old]}' in an earlier row and '{new}' here"
-                ledger.bad_file("label.table", text, Place(str(path), record.line), "keep one of the two rows")
-        ledger.close()
-        made = cls.of(found)
-        for old, new in found.items():
-            if new and (last := made.renamed(new)) != new:
-                raise ConfigError(
-                    f"{path}: '{old}' becomes '{new}', which becomes '{last or 'nothing'}'",
-                    fix=f"write what '{old}' finally becomes",
-                )
-        return made
-
-    def renamed(self, label: str) -> str:
-        """Return what a label becomes."""
-        return self.exact.get(label, self.by_case.get(folded(label), label))
-
-    def unmatched(self, labels: Collection[str]) -> tuple[str, ...]:
-        """Return what is renamed and is none of these labels.
-
-        >>> LabelTable.of({"spam": "unwanted", "hma": "ham"}).unmatched(["Spam", "ham"])
-        ('hma',)
-        """
-        folds = {folded(label) for label in labels} & self.by_case.keys()
-        return tuple(old for old in self.exact if old not in labels and folded(old) not in folds)
-
-    @property
-    def names(self) -> set[str]:
-        """Return all names that labels become."""
-        return {new for new in self.exact.values() if new}
