@@ -1,12 +1,20 @@
-"""Muon against AdamW on a small character model: the training loss every 20 steps, by learning rate.
+"""Muon against AdamW on a small character model and on a translator: the loss by steps and learning rate.
 
-The text is the documentation of Seqloom. Both see the same batches; the rate rises for 20 steps and then falls to zero.
+The characters are those of the documentation of Seqloom; the table has the training loss of every 20 steps. The
+translator learns the built-in dates, or Multi30k (English to German) if SEQLOOM_DATA names the folder of datasets; the
+table has its dev loss. Both optimizers see the same batches; the learning rate rises, and then falls to zero.
 
-    python benchmarks/muon.py
+    python benchmarks/muon.py                                 both models
+    SEQLOOM_DATA=DATA python benchmarks/muon.py translation   Multi30k
 """
 
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import torch
 from torch import nn
 
@@ -15,11 +23,13 @@ from seqloom.config.training import AdamWConfig, AnyOptimizer, MuonConfig, Train
 from seqloom.nn.types import Batch, Loss, Padded
 from seqloom.tasks.task import Division
 from seqloom.training.devices import Alone, choose_device
+from seqloom.training.run import train
 from seqloom.training.state import TrainingState
 from seqloom.training.step import Update
 
 STEPS, EVERY, ROWS, TIME, SIZE = 160, 20, 16, 64, "tiny"
 RATES = (3e-3, 1e-2, 3e-2)
+TRANSLATED = 300  # steps of the translator
 
 
 class Running:
@@ -52,16 +62,60 @@ def losses(optimizer: AnyOptimizer, rate: float, text: torch.Tensor) -> list[flo
     return found
 
 
-def main() -> None:
-    """Print a line per optimizer and learning rate."""
+def characters() -> None:
+    """Print the training losses of the character model."""
     folder = Path(__file__).parents[1] / "docs"
     text = torch.tensor(list(b"".join(path.read_bytes() for path in sorted(folder.glob("*.md")))), dtype=torch.uint8)
-    print(f"{'':12} " + " ".join(f"{step:>6}" for step in range(EVERY, STEPS + 1, EVERY)) + "   steps")
+    heading("characters, training loss", range(EVERY, STEPS + 1, EVERY))
     for rate in RATES:
         for optimizer in (AdamWConfig(), MuonConfig()):
-            row = " ".join(f"{loss:6.3f}" for loss in losses(optimizer, rate, text))
-            print(f"{optimizer.kind():5} {rate:6g} {row}")
+            line(optimizer, rate, losses(optimizer, rate, text))
+
+
+def translation() -> None:
+    """Print the dev losses of the translator."""
+    files, dev, steps = ("dates",), None, TRANSLATED
+    if data := os.environ.get("SEQLOOM_DATA"):
+        files = tuple(f"{data}/multi30k/train.{language}.xz" for language in ("en", "de"))
+        dev = [f"{data}/multi30k/val.{language}" for language in ("en", "de")]
+    heading(f"{Path(files[0]).parent.name or 'dates'}, dev loss", range(steps // 10, steps + 1, steps // 10))
+    for rate in RATES:
+        for optimizer in (AdamWConfig(), MuonConfig()):
+            with tempfile.TemporaryDirectory() as folder:
+                train(
+                    *files,
+                    dev=dev,
+                    out=f"{folder}/run",
+                    model="transformer",
+                    size=SIZE,
+                    optimizer=optimizer.kind(),
+                    lr=rate,
+                    steps=steps,
+                    validate_every=steps // 10,
+                    metric="loss",
+                    patience=0,
+                    device="cpu",
+                )
+                lines = map(msgspec.json.decode, Path(folder, "run/metrics.jsonl").read_text().splitlines())
+                line(optimizer, rate, [one["metrics"]["loss"] for one in lines if one["kind"] == "validation"])
+
+
+def heading(title: str, steps: range) -> None:
+    """Print the steps of the columns."""
+    print(f"\n{title}\n{'':12} " + " ".join(f"{step:>6}" for step in steps) + "   steps")
+
+
+def line(optimizer: AnyOptimizer, rate: float, found: list[float]) -> None:
+    """Print the losses of a run."""
+    print(f"{optimizer.kind():5} {rate:6g} " + " ".join(f"{loss:6.3f}" for loss in found), flush=True)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print a line per optimizer and learning rate, of both models or of the one that is named."""
+    for name, compare in {"characters": characters, "translation": translation}.items():
+        if name in (arguments or [name]):
+            compare()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

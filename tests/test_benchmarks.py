@@ -34,7 +34,11 @@ SMALL: dict[str, tuple[dict[str, Any], list[list[str]], str]] = {
     "linear": ({"ROWS": (60, 30, 30), "CLASSES": 2, "VOCABULARY": 1_000}, [["long"]], "same"),
     "long_attention": ({"TIME": 600, "WIDTH": 8, "WINDOW": 16, "ROUNDS": 1}, [], "ALiBi"),
     "long_sequences": ({}, [["window", "64"]], "peak_mib"),
-    "muon": ({"STEPS": 2, "EVERY": 1, "ROWS": 2, "TIME": 4, "SIZE": "nano", "RATES": (0.01,)}, [], "muon"),
+    "muon": (
+        {"STEPS": 2, "EVERY": 1, "ROWS": 2, "TIME": 4, "SIZE": "nano", "RATES": (0.01,), "TRANSLATED": 10},
+        [],
+        "muon",
+    ),
     "messages": (
         {"ROWS": 80, "TEST_ROWS": 20, "VOCABULARY": 600, "OWN": 20, "SHORTEST": 8, "LONGEST": 8},
         [["train"]],

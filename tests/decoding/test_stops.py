@@ -170,6 +170,7 @@ KINDS = [WordsConfig(), CharactersConfig(), BytesConfig(), BpeConfig(vocab_size=
 EVERY = {config.kind(): fit(config, [QUOTED, *TEXTS]) for config in KINDS}
 LETTERS = "".join(sorted(set(QUOTED.replace(" ", "").replace("\n", ""))))
 PIECES = (*LETTERS, *(f"##{letter}" for letter in LETTERS), "he", "said", "well", "##known", "50")
+WRITING = frozenset(EVERY)  # models that write text; a wordpiece tokenizer is that of an imported encoder
 EVERY["wordpiece"] = Tokenizer(WordpieceConfig(), WordpieceSegmenter(WordpieceConfig(), WordpieceData(PIECES)))
 
 
@@ -179,15 +180,12 @@ EVERY["wordpiece"] = Tokenizer(WordpieceConfig(), WordpieceSegmenter(WordpieceCo
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_long_stream_of_any_tokens_is_the_text_of_the_whole(kind: str, draws: Any, stop: tuple[str, ...]) -> None:
     tokenizer = EVERY[kind]
-    least = UNKNOWN if tokenizer.has_unknown else COUNT
+    written = [*[UNKNOWN] * tokenizer.has_unknown, *range(COUNT, tokenizer.vocab_size)]  # no other special tokens
     usual = [token for token in tokenizer.encode(draws.sample(ODD, 8)).values.tolist() if token >= COUNT]
     some = [draws.choice(usual) for _ in range(6)]  # repeated, so that quotes open and close
 
     def any_tokens(most: int) -> list[int]:
-        return [
-            draws.choice(some) if draws.random() < 0.6 else draws.randrange(least, tokenizer.vocab_size)
-            for _ in range(draws.randrange(most))
-        ]
+        return [draws.choice(some if draws.random() < 0.6 else written) for _ in range(draws.randrange(most))]
 
     def decode(tokens: list[int]) -> str:
         return tokenizer.decode_copying(tokens, ["x"] * len(tokens))
@@ -203,7 +201,8 @@ def test_a_long_stream_of_any_tokens_is_the_text_of_the_whole(kind: str, draws: 
         if draft.finish_reason:
             break
     assert draft.finish_reason == whole.finish_reason
-    assert "".join(parts) == (whole.written().text if tokens else "")
+    if kind in WRITING:
+        assert "".join(parts) == (whole.written().text if tokens else "")
 
 
 @pytest.mark.parametrize("kind", EVERY)

@@ -149,6 +149,13 @@ def test_a_layer_with_a_hook_applies_itself(slow_mkl: None) -> None:
     assert seen[1:] == ["hook"]
 
 
+def test_transforms_of_torch_func_take_torchs_own_product(slow_mkl: None) -> None:
+    values, weight = torch.randn(8, 4), torch.randn(5, 4)
+    each = torch.func.vmap(torch.func.grad(lambda w, x: linear(x, w, None).square().sum()), in_dims=(None, 0))
+    expected = [2 * torch.outer(weight @ x, x) for x in values]
+    torch.testing.assert_close(each(weight, values), torch.stack(expected), rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_trains_the_same(slow_mkl: None) -> None:
     model = recipes.language_model("gpt", vocab_size=50, size=Dimensions("small", width=32, layers=2, heads=2)).build()
     draw = torch.Generator().manual_seed(0)

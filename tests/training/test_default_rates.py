@@ -44,6 +44,21 @@ def test_others_learn_faster_only_where_they_predict_tokens_and_up_to_size_small
     assert default_lr(recipe, wide, "tokens") == default_lr(recipe, wide), "the width decides, not the name of the size"
 
 
+@pytest.mark.parametrize(("recipe", "factor"), [("cnn", 9), ("rnn", 9), ("gru", 6), ("transformer", 3), ("gpt", 3)])
+def test_filters_and_simple_recurrence_learn_characters_faster_than_words(recipe: str, factor: int) -> None:
+    assert default_lr(recipe, "small", "characters") == pytest.approx(factor * 0.001)
+    most = 0.018 if factor == 9 else 0.01
+    assert default_lr(recipe, "tiny", "characters") == pytest.approx(min(most, factor * 0.002))
+    assert default_lr(recipe, "base", "characters") == default_lr(recipe, "base", "tokens")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokenizer", "lr"), [("characters", 0.009), ("bytes", 0.009), ("words", 0.003)])
+def test_characters_and_bytes_are_characters(tokenizer: str, lr: float, tmp_path: Path) -> None:
+    settings = {"model": "rnn", "size": "small", "tokenizer": tokenizer, "batch_tokens": 8_192}
+    assert resolved("grammar", tmp_path, **settings).config.training.lr == pytest.approx(lr)
+
+
 def test_a_transformer_with_one_answer_has_the_rate_of_tiny_up_to_the_width_of_small() -> None:
     found = {size: default_lr("transformer", size) for size in SIZES}
     assert found == {"nano": 0.005, "tiny": 0.002, "small": 0.002, "base": 0.0005, "big": 0.0002}

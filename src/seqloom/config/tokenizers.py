@@ -62,6 +62,11 @@ class TokenizerConfig(Config, kw_only=True):
         """Whether every text gets BEGIN and END tokens."""
         return False
 
+    @property
+    def of_characters(self) -> bool:
+        """Whether every token is a character or a byte."""
+        return False
+
     def fit(self, texts: "Iterable[str]") -> "Tokenizer":
         """Fit a tokenizer on these texts, which must be training data."""
         from seqloom.text.tokenizer import fit
@@ -102,9 +107,17 @@ class CharactersConfig(TokenizerConfig, tag="characters", kw_only=True):
     vocab_size: Annotated[WordLimit, VOCAB_SIZE] = 4_096
     min_count: Annotated[Count, MIN_COUNT] = 1
 
+    @property
+    def of_characters(self) -> bool:
+        return True
+
 
 class BytesConfig(TokenizerConfig, tag="bytes", kw_only=True):
     """UTF-8 bytes: no token is unknown, and nothing is fitted."""
+
+    @property
+    def of_characters(self) -> bool:
+        return True
 
 
 class BpeConfig(TokenizerConfig, tag="bpe", kw_only=True):

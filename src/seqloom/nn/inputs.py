@@ -58,8 +58,8 @@ def _require_numbers(values: Tensor, like: Tensor, what: str) -> None:
 def _require_tokens(x: Padded, vocab_size: int) -> None:
     """Raise DataError for values that would be an index error deep inside torch.
 
-    They are checked on the CPU only, and not in compiled code, which a check would split, or under torch.func; nor
-    where steps are recorded: those tokens were chosen from the vocabulary.
+    They are checked on the CPU only, and not where numbers cannot be read: in compiled code, which a check would split,
+    under torch.func, and where steps are recorded, whose tokens were chosen from the vocabulary.
     """
     require_padded(x)
     if x.values.ndim != 2 or x.values.dtype not in (torch.int32, torch.int64):

@@ -291,15 +291,17 @@ class LrFactors(NamedTuple):
     sequence: float = 1.0  # one answer for the sequence
     steps: float = 1.0  # one for each step
     tokens: float = 1.0  # the next token
-    wide: bool = True  # whether `sequence` and `tokens` also apply to models wider than `small`
-    highest: float = 0.01  # the limit of `tokens`
+    characters: float = 1.0  # the next character
+    wide: bool = True  # whether `sequence`, `tokens` and `characters` also apply to models wider than `small`
+    highest: float = 0.01  # the limit of `tokens` and `characters`
     highest_sequence: float = math.inf  # the limit of `sequence`; a size with a higher rate keeps it
     full_batch: int = 0  # in tokens: with smaller batches, the rate for `tokens` falls with their square root
 
 
-_GATED_LR = LrFactors(2.0, 6.0, 6.0)
-_LSTM_LR = LrFactors(2.0, 6.0, 18.0, highest=0.018)
-_UNGATED_LR = LrFactors(tokens=3.0, wide=False, full_batch=4_096)
+_GATED_LR = LrFactors(2.0, 6.0, 6.0, 6.0)
+_LSTM_LR = LrFactors(2.0, 6.0, 18.0, 18.0, highest=0.018)
+_UNGATED_LR = LrFactors(tokens=3.0, characters=3.0, wide=False, full_batch=4_096)
+_LOCAL_LR = _UNGATED_LR._replace(characters=9.0, highest=0.018)  # benchmarks/defaults
 _TRANSFORMER_LR = _UNGATED_LR._replace(sequence=2.0, highest_sequence=0.002)  # benchmarks/defaults
 
 
@@ -341,7 +343,7 @@ RECIPES: dict[str, Recipe] = {
             ("classifier",),
             dimensions=(),
             char_encoders=("ngrams",),
-            lr=LrFactors(10.0, 10.0, 10.0),
+            lr=LrFactors(10.0, 10.0, 10.0, 10.0),
             counts_tokens=True,
         ),
         Recipe(
@@ -351,7 +353,7 @@ RECIPES: dict[str, Recipe] = {
             bag,
             FILTERS,
             _WIDTH,
-            lr=LrFactors(3.0, 3.0, 3.0),
+            lr=LrFactors(3.0, 3.0, 3.0, 3.0),
         ),
         Recipe(
             "mlp",
@@ -368,7 +370,7 @@ RECIPES: dict[str, Recipe] = {
             cnn,
             FILTERS,
             _STACK,
-            lr=_UNGATED_LR,
+            lr=_LOCAL_LR,
         ),
         Recipe(
             "rnn",
@@ -377,7 +379,7 @@ RECIPES: dict[str, Recipe] = {
             recurrent(RnnConfig()),
             RECURRENT,
             _STACK,
-            lr=_UNGATED_LR,
+            lr=_LOCAL_LR,
         ),
         Recipe(
             "gru",

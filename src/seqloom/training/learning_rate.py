@@ -65,7 +65,7 @@ COUNTED = 5_000  # steps; later epochs are assumed to be as long as those before
 HIGHEST_LR = 0.01  # of models with a target for every step
 _RATES: dict[Size, float] = {"nano": 5e-3, "tiny": 2e-3, "small": 1e-3, "base": 5e-4, "big": 2e-4}
 
-Predicted = Literal["sequence", "steps", "tokens"]  # an answer for the sequence, one for each step, or the next token
+Predicted = Literal["sequence", "steps", "tokens", "characters"]  # an answer for all or each step, or the next token
 
 
 def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", batch_tokens: int = 2**20) -> float:
@@ -73,6 +73,8 @@ def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", ba
 
     >>> default_lr("lstm", "small"), default_lr("lstm", "small", "steps"), default_lr("gpt", "small", "tokens")
     (0.002, 0.006, 0.003)
+    >>> default_lr("rnn", "small", "tokens"), default_lr("rnn", "small", "characters")
+    (0.003, 0.009)
     >>> default_lr("transformer", Dimensions("small", width=256))
     0.00082
     >>> default_lr("transformer", "small", "tokens", 4096), default_lr("transformer", "small", "tokens", 256)
@@ -83,13 +85,14 @@ def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", ba
     if predicted != "steps" and not factors.wide and _is_wide(recipe, named):
         return rate
     found: float = rate * getattr(factors, predicted)
-    if predicted == "tokens" and batch_tokens < factors.full_batch:
+    writes = predicted in ("tokens", "characters")
+    if writes and batch_tokens < factors.full_batch:
         return float(f"{found * math.sqrt(batch_tokens / factors.full_batch):.2g}")
     if predicted == "sequence":
         return max(rate, min(factors.highest_sequence, found))
     if found <= rate * factors.sequence:
         return found
-    return min(factors.highest if predicted == "tokens" else HIGHEST_LR, round(found, 6))
+    return min(factors.highest if writes else HIGHEST_LR, round(found, 6))
 
 
 def _is_wide(recipe: str, size: Dimensions) -> bool:
@@ -249,10 +252,10 @@ def default_training(
         return _solving(prepared, named.get("optimizer"))
     tokens, target = training_tokens(prepared), prepared.schema.target
     batch_tokens = default_batch_tokens(tokens)
-    predicted: Predicted = "tokens" if target.predicts_tokens else "steps" if target.of_steps else "sequence"
+    predicted = _predicted(prepared)
     fed = named.get("batching") or ByLengthConfig(batch_tokens=batch_tokens)
     duration = named.get("duration") or EpochsConfig(
-        epochs=default_epochs(tokens, TOKEN_STEPS if predicted == "tokens" else STEPS)
+        epochs=default_epochs(tokens, TOKEN_STEPS if target.predicts_tokens else STEPS)
     )
     return {
         "batching": default_batching(prepared, batch_tokens, runs_on=runs_on, carries_state=carries_state),
@@ -261,6 +264,13 @@ def default_training(
         "schedule": ConstantConfig() if recipe_called(recipe).counts_tokens else LinearConfig(),
         "patience": PATIENCE,
     }
+
+
+def _predicted(prepared: Prepared) -> Predicted:
+    target, tokenizer = prepared.schema.target, prepared.target_tokenizer or prepared.tokenizer
+    if not target.predicts_tokens:
+        return "steps" if target.of_steps else "sequence"
+    return "characters" if tokenizer is not None and tokenizer.config.of_characters else "tokens"
 
 
 def default_batching(prepared: Prepared, batch_tokens: int, *, runs_on: bool, carries_state: bool) -> AnyBatching:
