@@ -12,6 +12,7 @@ from seqloom import recipes
 from seqloom.config.inputs import TokensConfig
 from seqloom.errors import DataError
 from seqloom.nn.ops.kernels import using
+from seqloom.nn.ops.linear import linear, onednn_refuses
 from seqloom.nn.ops.lookup import look_up
 from seqloom.nn.types import LARGE_BATCH, Padded
 
@@ -72,6 +73,16 @@ def test_a_tangent_is_the_product_of_gradient_and_direction(model: nn.Module) ->
         _, tangent = jvp(lambda weights: loss(model, weights, *drawn), (weights,), (directions,))
         found = grad(lambda weights: loss(model, weights, *drawn))(weights)
     assert_close(tangent, torch.stack([(found[name] * directions[name]).sum() for name in weights]).sum())
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
+def test_products_by_onednn_have_gradients_of_each_sample() -> None:
+    x, weight, bias = torch.randn(3, 64), torch.randn(32, 64), torch.randn(32)
+    if (reason := onednn_refuses(x, weight)) is not None:
+        pytest.skip(reason)
+    with using(linear="onednn"):
+        found = vmap(grad(lambda weight, x: linear(x[None], weight, bias).sum()), (None, 0))(weight, x)
+    assert_close(found, x[:, None].expand(3, 32, 64))
 
 
 def test_looked_up_rows_have_a_tangent_outside_of_transforms() -> None:

@@ -216,6 +216,12 @@ def choice_text(validations: Sequence["ValidationLine"], name: str) -> str:
     )
 
 
+def _choice(summary: "RunSummary") -> str:
+    """The same beside scores that may be those after calibration."""
+    text, scores = choice_text(summary.validations, summary.metric.name), summary.chosen_scores
+    return f"{text} These were measured before calibration." if text and scores and scores.cross_fitted else text
+
+
 def _ending(summary: "RunSummary") -> Callout:
     if summary.end is None:
         text = f"Not finished: at step {summary.reached:,} it is still running, or it was killed"
@@ -262,7 +268,7 @@ def _scores(summary: "RunSummary") -> list[DocumentBlock]:
         TableBlock(("metric", "value", "95 % interval"), rows),
         Paragraph("" if summary.l2 is None else f"L2 strength: {_strength_text(summary)}."),
         Aside(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
-        Aside(choice_text(summary.validations, summary.metric.name)),
+        Aside(_choice(summary)),
         Aside(
             f"{chose}, so these scores are slightly optimistic. Scores on a test set that was not used before are not."
         ),
@@ -479,7 +485,7 @@ def _card_scores(summary: "RunSummary") -> list[DocumentBlock]:
     return [
         Paragraph(Spans(weights, _name(summary.metric.name), ":")),
         TableBlock(("metric", "value", "95 % confidence interval"), rows),
-        Paragraph(choice_text(summary.validations, summary.metric.name)),
+        Paragraph(_choice(summary)),
         Paragraph(alike_said(scores.dev, scores.dev_rows) if scores.intervals else ""),
         Paragraph(CROSS_FITTED if scores.cross_fitted else ""),
     ]
