@@ -110,16 +110,20 @@ def test_a_cheaper_model_comes_with_its_command_and_labels_without_dev_rows_are_
     usual: dict[str, Any] = {"model": "bag", "size": "nano", "lr": 0.05, "epochs": 4, "device": "cpu"}
     run = train(tmp_path / "my films.csv", out=tmp_path / "run", split_seed=2, **given, **usual)
     found = diagnose(run.folder)
-    (command,) = found.next
+    command, then = found.next
+    assert then == f"seqloom evaluate {run.folder} --split test"
     files = f"seqloom train '{tmp_path}/my films.csv' --delimiter ';'"
-    assert command.startswith(files) and command.endswith("--metric macro_f1 --model linear")
+    assert command.startswith(files) and command.endswith("--no-lowercase --metric macro_f1 --model linear")
     assert "--split-seed 2" in command and "--input body --target stars" in command
     assert command in found.text(60), "a command is not broken into lines"
     assert "use --model linear (see Next)" in " ".join(found.messages)
     missing = "labels that the dev set does not have, with their number in the training set: odd (2)"
     assert f"{missing}; no dev score covers them" in found.messages
     ran = CliRunner().invoke(app, [*shlex.split(command)[1:], "--out", str(tmp_path / "linear")])
-    assert ran.exit_code == 0 and diagnose(tmp_path / "linear").next == ()
+    assert ran.exit_code == 0 and diagnose(tmp_path / "linear").next == (
+        then.replace(str(run.folder), f"{tmp_path}/linear"),
+    )
+    assert dict(diagnose(tmp_path / "linear").scores)["this run"] == dict(found.scores)["the recipe linear"]
 
 
 @pytest.mark.slow

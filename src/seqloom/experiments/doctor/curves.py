@@ -24,6 +24,7 @@ from seqloom.report.figures.line import Line, Series
 from seqloom.report.numbers import counted, number
 from seqloom.tasks.task import Metric
 
+OVERFITS = "The model overfits"
 STEPS = 10  # of a block, at least
 ENOUGH = 8  # blocks; shorter curves are not checked
 
@@ -504,7 +505,7 @@ def gap(story: Story, config: TrainingConfig, dropout: float) -> Finding | None:
     stands = memorized >= MEMORIZED and last >= HIGH * story.first
     if apart < GAP and (apart < LESSER_GAP or not (risen >= RISEN or stands)):
         return None
-    title, cure, advice = "The model overfits", "Regularize the model or stop earlier", regularizing(config, dropout)
+    title, cure, advice = OVERFITS, "Regularize the model or stop earlier", regularizing(config, dropout)
     if risen > LEVEL:
         now = f"has risen since step {places[at]:,} and is"
     elif places[-1] - turned >= LATE * places[-1]:

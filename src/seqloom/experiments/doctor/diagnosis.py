@@ -32,6 +32,7 @@ from seqloom.errors import ConfigError, DamagedError, DataError, SeqloomError, n
 from seqloom.experiments.baselines import batches_of, training_batches
 from seqloom.experiments.doctor.curves import (
     ENOUGH,
+    OVERFITS,
     STEPS,
     Story,
     curve_findings,
@@ -121,6 +122,8 @@ def diagnose(run: str | Path) -> Diagnosis:
     if not story.end_reason and story.progress < 1:
         messages.append(f"the run has not ended: {share(story.progress)} of its training is done")
     found = diagnosis(folder.path.name, config, story, measured, warned, messages=tuple(messages))
+    if not found.findings and config.data.has_test:
+        found = replace(found, next=(*found.next, f"seqloom evaluate {shlex.quote(str(folder.path))} --split test"))
     return replace(found, findings=(*stopped(story, folder.path), *found.findings))
 
 
@@ -161,10 +164,13 @@ def diagnosis(
     """The findings of all rules."""
     solved = bool(config.training.strengths)  # the curve of newton is no gradient descent
     dropout = max(dropouts(config.model), default=0.0)
-    learning = (
-        *(() if solved else curve_findings(story, config.training, dropout=dropout)),
-        *score_findings(measured.scores, story, config.training, dropout=dropout),
-    )
+    curves = () if solved else curve_findings(story, config.training, dropout=dropout)
+    scores = measured.scores._replace(memorized=any(one.title == OVERFITS for one in curves))
+    learning = (*curves, *score_findings(scores, story, config.training, dropout=dropout))
+    if any(
+        one.code == "score.baseline" for one in learning
+    ):  # it is the first: a simpler model needs no regularization
+        learning = tuple(sorted(learning, key=lambda one: one.title == OVERFITS))
     low = None if learning else low_score(measured.scores, story, config.training, dropout)
     findings: tuple[Finding, ...] = (
         *(learning if low is None else (low,)),
@@ -177,8 +183,8 @@ def diagnosis(
     if solved:  # no advice about gradient descent
         kept = [tuple(advice for advice in one.advice if advice.flag not in OF_STEPS) for one in findings]
         findings = tuple(one._replace(advice=advice) for one, advice in zip(findings, kept, strict=True))
-    curves: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
-    findings, figures = drawn_once(findings, (*curves, *inside_figures(measured.inside)))
+    pictures: tuple[Figure, ...] = (losses_drawn(story, "Loss"),) if story.blocks else ()
+    findings, figures = drawn_once(findings, (*pictures, *inside_figures(measured.inside)))
     return Diagnosis(
         name=name,
         findings=findings,

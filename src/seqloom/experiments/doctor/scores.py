@@ -21,11 +21,13 @@ from torch import nn
 
 from seqloom.config.models import AnyModel
 from seqloom.config.options import typed_changes, typed_settings
+from seqloom.config.tokenizers import AnyTokenizer, WordsConfig
 from seqloom.config.training import NewtonConfig, RunConfig, TrainingConfig
 from seqloom.data.prepared import Prepared
 from seqloom.errors import ConfigError
 from seqloom.experiments.doctor.curves import (
     FURTHER,
+    OVERFITS,
     Story,
     further_descent,
     longer,
@@ -85,10 +87,13 @@ class Scores(NamedTuple):
     constant_loss: float = math.nan
     larger: Size | None = None  # the next size of the recipe
     problem: str = ""  # why there are no baselines to compare with
+    memorized: bool = False  # whether the curves show that the run overfits
 
     @property
     def overfits(self) -> bool:
         """Whether the training set was learned, and the dev set was not."""
+        if self.memorized:
+            return True
         gained = self.constant_loss - self.train_loss
         return self.train_loss <= FITS * self.constant_loss and self.dev_loss - self.train_loss >= APART * gained
 
@@ -256,7 +261,7 @@ def beaten(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
         return None
     sign, name = 1 if scores.metric.higher_is_better else -1, scores.metric.name
     best = max(winners, key=lambda one: sign * one.score)
-    own = None if best.recipe is None else Advice("--model", best.recipe, "is trained in seconds")
+    own = () if best.recipe is None else (Advice("--model", best.recipe, "is trained in seconds"),)
     labels = ["this run", *(one.name for one in scores.baselines)]
     losses = ("training loss", scores.train_loss), ("dev loss", scores.dev_loss)
     return Finding(
@@ -264,12 +269,12 @@ def beaten(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
         "The run is no better than a simple baseline",
         f"On the same rows of the dev set, the {name} of {best.name} is {best.score:.4g}; that of this run is "
         f"{scores.own:.4g}. "
-        f"{_cause(scores)}",
+        f"{_cause(scores, simpler=best.recipe is not None)}",
         {name: scores.own, best.name: best.score, **{name: loss for name, loss in losses if math.isfinite(loss)}},
         Bars(
             title=f"{name} on the dev set", labels=labels, values=[scores.own, *(one.score for one in scores.baselines)]
         ),
-        (*advice, *(() if own is None else (own,))),
+        (*own, *advice) if scores.overfits else (*advice, *own),
     )
 
 
@@ -288,8 +293,22 @@ def cheaper_runs(scores: Scores, config: RunConfig) -> tuple[str, ...]:
     """The commands that train recipes which are cheaper than the run and not worse, on its data and by its metric."""
     recipes = [one.recipe for one in scores.baselines if one.recipe is not None and not one.loses]
     given = [*map(shlex.quote, config.data.train), *filter(None, typed_changes(config.data))]
-    given += typed_settings(config.training, ["metric"])
+    given += [*token_flags(config.encoding.tokenizer), *typed_settings(config.training, ["metric"])]
     return tuple(" ".join(["seqloom train", *given, f"--model {recipe}"]) for recipe in recipes)
+
+
+def token_flags(tokenizer: AnyTokenizer) -> Iterator[str]:
+    """The flags of these tokens, for a recipe that drops the case of words by default.
+
+    >>> from seqloom.config.tokenizers import BpeConfig
+    >>> list(token_flags(WordsConfig(min_count=1))), list(token_flags(BpeConfig(vocab_size=500, lowercase=True)))
+    (['--no-lowercase'], ['--tokenizer bpe', '--lowercase', '--vocab-size 500'])
+    """
+    if tokenizer.kind() != WordsConfig.kind():
+        yield f"--tokenizer {tokenizer.kind()}"
+    yield from typed_changes(tokenizer, ["min_count"] if getattr(tokenizer, "min_count", None) == 1 else ())
+    if not tokenizer.lowercase:
+        yield "--no-lowercase"
 
 
 def hardly_learned(scores: Scores, advice: tuple[Advice, ...]) -> Finding | None:
@@ -316,7 +335,7 @@ def overfitted(scores: Scores, story: Story, config: TrainingConfig, advice: tup
         return None
     return Finding(
         "dev.gap",
-        "The model overfits",
+        OVERFITS,
         "The model has learned its training set, but the loss on the dev set is far higher. Regularize the model or "
         "stop earlier; more data helps most.",
         {
@@ -417,12 +436,14 @@ def low_score(scores: Scores, story: Story, config: TrainingConfig, dropout: flo
     )
 
 
-def _cause(scores: Scores) -> str:
+def _cause(scores: Scores, *, simpler: bool = False) -> str:
+    """Why the score is low, and what to do; `simpler` is whether a simpler model is better."""
     if scores.overfits:
-        return "The training set was learned, but not what it has in common with other rows: regularize the model."
+        cure = "use the simpler model, or regularize this one" if simpler else "regularize the model"
+        return f"The training set was learned, but not what it has in common with other rows: {cure}."
     if scores.train_loss > FITS * scores.constant_loss:
         return "The training set was not learned either: train longer, or a larger model."
-    return "Train longer, or use the simpler model."
+    return "Train longer, or use the simpler model." if simpler else "Train longer."
 
 
 def scores_table(scores: Scores, score_of_all: tuple[tuple[str, float], ...] = ()) -> tuple[tuple[str, float], ...]:
