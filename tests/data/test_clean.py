@@ -597,7 +597,7 @@ def test_the_first_check_of_a_messy_file_tells_everything_and_one_command_cleans
     clean, train = (line.strip() for line in done.stdout.partition("\nNext\n")[2].splitlines())
     assert "--delimiter ';' --no-header" in clean and "--skip-bad-rows" in clean
     assert clean.endswith("--typo-distance 1"), "what becomes of rare labels is for the user to decide"
-    assert "label.few" not in said and "with --rare 5, which drops such rows" in said
+    assert "label.few" not in said and "with --rare 5 added, which drops such rows" in said
     cleaned = CliRunner().invoke(app, shlex.split(clean)[1:], env={"COLUMNS": "80"})
     assert cleaned.exit_code == 0 and cleaned.stdout.endswith(f"\nNext\n  {train}\n")
     assert {row.partition(";")[2] for row in (tmp_path / "messy-clean.csv").read_text().splitlines()} == {
@@ -618,7 +618,7 @@ def test_the_report_on_a_copy_tells_of_rare_labels_with_the_command_that_merges_
     assert report.rare == ("praise", "other things"), "not the likely typing error"
     said = " ".join(report.text().split())
     assert "'praise' has 4 rows" in said
-    assert "hardly learned. --rare 5 drops their rows. --rare 5 --rare-label other merges them." in said
+    assert "never predicted. --rare 5 drops their rows. --rare 5 --rare-label other merges them." in said
     *_, command = report.relabeling
     assert command.endswith("--labels data-labels.csv --rare 5 --rare-label other")
     asked = clean_data("data.csv", rare=2)

@@ -46,7 +46,7 @@ KEPT_TYPOS = (
     "To rename such labels, use a table. Without one, --typo-distance 1 merges those of at least "
     f"{SHORTEST_TYPO} characters."
 )
-KEPT_RARE = f"Labels with fewer than {FEW_ROWS} rows are hardly learned."
+KEPT_RARE = f"Labels with fewer than {FEW_ROWS} rows are hardly learned, and labels without rows are never predicted."
 KEPT_CONFLICTS = "{} the same input as another row and a different target; {} kept. To drop them, use --conflicts drop."
 
 
@@ -206,6 +206,7 @@ class CleanReport(Shown):
                 Bullets([*typos[:MOST_LABELS], *few]),
                 Aside(KEPT_TYPOS if typos else ""),
                 Aside(" ".join([KEPT_RARE, *map(_effect, self.rare_options)]) if few else ""),
+                Aside("If you want that, run this instead:" if self.relabeling else ""),
                 CodeBlock("\n".join(self.relabeling), "sh"),
                 Aside(KEPT_CONFLICTS.format(have, are) + listed if many else ""),
                 Details(f"all {many:,} lines", [Paragraph(", ".join(lines))] if more > 0 else []),

@@ -228,11 +228,11 @@ def _brief_fix(fix: str, commands: Sequence[str]) -> str:
     """The fix, with a reference to the commands that are shown below the findings.
 
     >>> _brief_fix("add some, or clean a copy: `seqloom data clean a.csv --rare 2`", ["seqloom data clean a.csv"])
-    'add some, or clean a copy: `seqloom data clean` (see Next) with --rare 2'
+    'add some, or clean a copy: `seqloom data clean` (see Next) with --rare 2 added'
     """
     for command in (one for one in commands if one.startswith(CLEAN)):
         fix = fix.replace(f"`{command}`", f"`{CLEAN}` (see Next)")
-        fix = re.sub(f"`{re.escape(command)} (.*?)`", rf"`{CLEAN}` (see Next) with \1", fix)
+        fix = re.sub(f"`{re.escape(command)} (.*?)`", rf"`{CLEAN}` (see Next) with \1 added", fix)
     return fix
 
 
