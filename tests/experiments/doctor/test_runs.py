@@ -6,6 +6,7 @@ import random
 import shlex
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from seqloom.data.synthetic.registry import NAMES
 from seqloom.demo import SHOWS, resolved
 from seqloom.errors import ConfigError
 from seqloom.experiments.doctor.diagnosis import diagnose
-from seqloom.experiments.doctor.findings import Advice, Diagnosis
+from seqloom.experiments.doctor.findings import Advice, Diagnosis, Finding
 from seqloom.training.devices import choose_device
 from seqloom.training.events import Report, Stepped
 from seqloom.training.run import TrainedRun, train, train_run
@@ -117,6 +118,8 @@ def test_a_cheaper_model_comes_with_its_command_and_labels_without_dev_rows_are_
     assert "--split-seed 2" in command and "--input body --target stars" in command
     assert command in found.text(60), "a command is not broken into lines"
     assert "use --model linear (see Next)" in " ".join(found.messages)
+    gap = Finding("dev.gap", "The model overfits", "", {}, None, (Advice("--dropout", "0.5"),))
+    assert "start with --dropout 0.5, or with a simpler model" in replace(found, findings=(gap,)).verdict
     missing = "labels that the dev set does not have, with their number in the training set: odd (2)"
     assert f"{missing}; no dev score covers them" in found.messages
     ran = CliRunner().invoke(app, [*shlex.split(command)[1:], "--out", str(tmp_path / "linear")])

@@ -125,6 +125,8 @@ class Diagnosis(Shown):
         count = len(self.findings)
         found = "found 1 problem" if count == 1 else f"found {count} problems"
         flags = "".join(f"; start with {advice.typed}" for advice in self.findings[0].advice[:1])
+        if flags and "--model" not in flags and any("--model" in command for command in self.next):
+            flags += ", or with a simpler model, which is as good (see Next)"
         return f"{found}{flags}{'' if self.long_enough else ' (the curves are too short to check)'}"
 
     def document(self) -> Document:
