@@ -49,6 +49,7 @@ def test_filters_and_simple_recurrence_learn_characters_faster_than_words(recipe
     assert default_lr(recipe, "small", "characters") == pytest.approx(factor * 0.001)
     most = 0.018 if factor == 9 else 0.01
     assert default_lr(recipe, "tiny", "characters") == pytest.approx(min(most, factor * 0.002))
+    assert default_lr(recipe, "nano", "tokens") == pytest.approx(0.01), "the limit for words is lower"
     assert default_lr(recipe, "base", "characters") == default_lr(recipe, "base", "tokens")
 
 

@@ -293,15 +293,16 @@ class LrFactors(NamedTuple):
     tokens: float = 1.0  # the next token
     characters: float = 1.0  # the next character
     wide: bool = True  # whether `sequence`, `tokens` and `characters` also apply to models wider than `small`
-    highest: float = 0.01  # the limit of `tokens` and `characters`
+    highest: float = 0.01  # the limit of `tokens`
+    highest_characters: float = 0.01  # the limit of `characters`
     highest_sequence: float = math.inf  # the limit of `sequence`; a size with a higher rate keeps it
     full_batch: int = 0  # in tokens: with smaller batches, the rate for `tokens` falls with their square root
 
 
 _GATED_LR = LrFactors(2.0, 6.0, 6.0, 6.0)
-_LSTM_LR = LrFactors(2.0, 6.0, 18.0, 18.0, highest=0.018)
+_LSTM_LR = LrFactors(2.0, 6.0, 18.0, 18.0, highest=0.018, highest_characters=0.018)
 _UNGATED_LR = LrFactors(tokens=3.0, characters=3.0, wide=False, full_batch=4_096)
-_LOCAL_LR = _UNGATED_LR._replace(characters=9.0, highest=0.018)  # benchmarks/defaults
+_CHARACTERS_LR = _UNGATED_LR._replace(characters=9.0, highest_characters=0.018)  # benchmarks/defaults
 _TRANSFORMER_LR = _UNGATED_LR._replace(sequence=2.0, highest_sequence=0.002)  # benchmarks/defaults
 
 
@@ -370,7 +371,7 @@ RECIPES: dict[str, Recipe] = {
             cnn,
             FILTERS,
             _STACK,
-            lr=_LOCAL_LR,
+            lr=_CHARACTERS_LR,
         ),
         Recipe(
             "rnn",
@@ -379,7 +380,7 @@ RECIPES: dict[str, Recipe] = {
             recurrent(RnnConfig()),
             RECURRENT,
             _STACK,
-            lr=_LOCAL_LR,
+            lr=_CHARACTERS_LR,
         ),
         Recipe(
             "gru",

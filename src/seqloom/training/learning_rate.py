@@ -85,14 +85,14 @@ def default_lr(recipe: str, size: AnySize, predicted: Predicted = "sequence", ba
     if predicted != "steps" and not factors.wide and _is_wide(recipe, named):
         return rate
     found: float = rate * getattr(factors, predicted)
-    writes = predicted in ("tokens", "characters")
-    if writes and batch_tokens < factors.full_batch:
+    highest = {"tokens": factors.highest, "characters": factors.highest_characters}.get(predicted, HIGHEST_LR)
+    if predicted in ("tokens", "characters") and batch_tokens < factors.full_batch:
         return float(f"{found * math.sqrt(batch_tokens / factors.full_batch):.2g}")
     if predicted == "sequence":
         return max(rate, min(factors.highest_sequence, found))
     if found <= rate * factors.sequence:
         return found
-    return min(factors.highest if writes else HIGHEST_LR, round(found, 6))
+    return min(highest, round(found, 6))
 
 
 def _is_wide(recipe: str, size: Dimensions) -> bool:
