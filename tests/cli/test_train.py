@@ -699,3 +699,16 @@ def test_a_file_is_all_that_is_needed_and_the_same_command_goes_on(
     assert json.loads(more.stdout)["reason"] == "done" and json.loads(more.stdout)["model"] == str(folder / "model")
     other = _train(tmp_path, "reviews.csv", "--size", "nano", "--epochs", "2", "--lr", "0.5")
     assert other.returncode == 2 and "--lr was" in other.stderr and "reviews-classify-cnn-2" in other.stderr
+
+
+def test_rows_of_several_labels_without_any_label_are_refused_by_check_and_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.csv").write_text("text,label\n" + "".join(f"text number {row},\n" for row in range(60)))
+    for verb in (["data", "check"], ["train"]):
+        asked = [*verb, "m.csv", "--label-separator", ";", "--input", "text", "--target", "label"]
+        done = CliRunner().invoke(app, asked, env={"COLUMNS": "200"})
+        said = done.output + str(done.exception)
+        assert done.exit_code != 0 and not isinstance(done.exception, ValueError)
+        assert "label.none" in said and "no row of train has a label" in said, said

@@ -220,6 +220,17 @@ def test_one_class_only_is_refused(kind: TargetKind, target: Target) -> None:
     assert refused(kind, train=[target] * 5).codes == ("label.single",)
 
 
+def test_rows_of_several_labels_are_refused_if_no_row_of_train_has_any() -> None:
+    error = refused("labels", train=[()] * 60, dev=[("a",)])
+    assert error.codes == ("label.none",)
+    assert (
+        str(error).startswith("train.csv: ")
+        and "no row of train has a label" in str(error)
+        and "name the label column with --target" in str(error)
+    )
+    assert "label.none" not in found(checked("labels", train=[("a",), ("b",), ()] * 20, dev=[()]))
+
+
 def test_labels_that_are_nearly_all_different_are_refused_but_not_in_a_handful_of_rows() -> None:
     numbered = [f"text {row}" for row in range(19)]
     assert "label.too_many" not in found(checked(train=numbered))

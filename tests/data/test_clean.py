@@ -768,6 +768,26 @@ def test_the_commands_of_a_check_and_of_a_dry_run_leave_out_the_rows_that_cannot
     assert CliRunner().invoke(app, shlex.split(rename)[1:]).exit_code == 0
 
 
+def test_the_next_command_of_a_check_skips_bad_rows_only_where_some_are_left(tmp_path: Path) -> None:
+    path = write(tmp_path, [*(f"row {number},{('ham', 'spam')[number % 2]}" for number in range(297)), "a,b,c", ",ham"])
+    write_copy, train = check_data(path, skip_bad_rows=True, max_bad_rows="1%").next
+    assert "--skip-bad-rows --max-bad-rows 1%" in write_copy and "skip" not in train
+    assert CliRunner().invoke(app, shlex.split(write_copy)[1:]).stdout.endswith(f"\nNext\n  {train}\n")
+    rows = [json.dumps({"text": f"row {number}", "label": "ab"[number % 2]}) for number in range(298)]
+    objects = tmp_path / "data.jsonl"
+    objects.write_text("\n".join([*rows, "{", '{"text": "one", "label": {}}', '{"text": "two ", "label": "a "}', ""]))
+    *_, train = check_data(objects, skip_bad_rows=True, max_bad_rows="1%").next
+    assert "--skip-bad-rows --max-bad-rows 1%" in train, "an object is no label, and cleaning leaves it as it is"
+
+
+def test_a_copy_of_a_copy_has_a_number(tmp_path: Path) -> None:
+    path = write(tmp_path, ["a,x", "b,X", "c,x"])
+    for copy in ("data-clean.csv", "data-clean-2.csv", "data-clean-3.csv"):
+        (command,) = clean_data(path).next
+        assert command == f"seqloom data clean {path} -o {tmp_path / copy}"
+        path = write(tmp_path, ["a,x", "b,X", "c,x"], copy)
+
+
 def test_files_list_every_bad_row_and_every_conflict_and_the_terminal_says_how_many(tmp_path: Path) -> None:
     path = write(
         tmp_path, [*["too,many,fields"] * 7, *(f"row {number % 4},{'ab'[number // 4]}" for number in range(8))]

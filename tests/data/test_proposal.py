@@ -284,6 +284,23 @@ def test_columns_that_are_not_certain_are_suggested_by_their_contents(tmp_path: 
     assert running.severity == "warn" and running.samples[0].fix.endswith('input="3"')
 
 
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ("{at},note {at} by hand,{price}", "--input 2 --target 3"),  # sorted by a price, after an id
+        ("{price},note {at} by hand,{label}", "--input 2 --target 3"),  # ids with gaps
+        ("note {at} by hand,{at},{label}", "--input 1 --target 3"),  # ids after the text
+        ("note {at} by hand,{price}", "--input 1 --target 2"),
+    ],
+)
+def test_ascending_numbers_are_a_target_unless_they_count_the_rows(row: str, options: str, tmp_path: Path) -> None:
+    path = tmp_path / "sorted.csv"
+    rows = [row.format(at=at + 7, price=100 + at * at, label=LABELS[at % 2]) for at in range(60)]
+    path.write_text("\n".join([*rows, ""]))
+    with pytest.raises(RejectedError, match=f" --no-header.* {options}"):
+        open_data(DataConfig(train=(str(path),)), Ledger())
+
+
 def test_options_that_nobody_gave_are_not_blamed(tmp_path: Path) -> None:
     path, dev = tmp_path / "only.csv", tmp_path / "dev.csv"
     path.write_text("text;label\n" + "".join(f"a message, number {one};{LABELS[one % 2]}\n" for one in range(40)))

@@ -5,7 +5,9 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from durable_common import NEW, OLD, QUICK, listing, properties
 from durable_faults import FailingFiles, Recorder, read_tree
 from seqloom.errors import DurableError
 from seqloom.files import disk
-from seqloom.files.disk import make_folder, require_free_space, write_file, write_files
+from seqloom.files.disk import CACHE_FILES, RealFiles, make_folder, require_free_space, write_file, write_files
 from seqloom.files.folders import commit_folder, newest_verified, sweep, verify_folder
 from seqloom.files.jsonl import append_line, read_lines
 
@@ -35,6 +37,48 @@ def test_several_files_are_written_with_one_sync_of_their_folder(tmp_path: Path)
     assert read_tree(tmp_path) == {"a": b"1", "b": NEW}
     order = [operation for operation, *_ in recorder.trace if operation in ("sync", "rename", "sync_folder")]
     assert order == ["sync", "sync", "rename", "rename", "sync_folder"]
+
+
+class SyncedFiles(RealFiles):
+    """The real layer, which counts its syncs of files; `code` is an error that each of them has."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code, self.synced = code, 0
+
+    def sync(self, handle: int) -> None:
+        self.synced += 1
+        if self.code:
+            raise OSError(self.code, "no sync")
+
+
+@pytest.mark.parametrize("started", [0, 1])
+@pytest.mark.parametrize("code", [0, errno.EIO])
+def test_files_are_synced_also_if_no_more_thread_can_start(
+    started: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, left, submit = SyncedFiles(code), iter(range(started)), disk.ThreadPoolExecutor.submit
+
+    def refused(pool: Any, *call: Any) -> Any:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        return submit(pool, *call)
+
+    monkeypatch.setattr(disk.ThreadPoolExecutor, "submit", refused)
+    write = partial(write_files, {tmp_path / name: NEW for name in "abc"}, files=files)
+    if code:
+        with pytest.raises(DurableError, match="EIO"):
+            write()
+        assert read_tree(tmp_path) == {}
+    else:
+        write()
+        assert read_tree(tmp_path) == dict.fromkeys("abc", NEW)
+    assert files.synced == 3
+
+
+def test_files_that_are_not_synced_start_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(disk, "ThreadPoolExecutor")
+    write_files({tmp_path / name: NEW for name in "abc"}, files=CACHE_FILES)
+    assert read_tree(tmp_path) == dict.fromkeys("abc", NEW)
 
 
 def test_when_the_second_of_two_files_cannot_be_written_both_are_as_before(tmp_path: Path) -> None:

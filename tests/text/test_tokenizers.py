@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from threading import Event
 from time import perf_counter
 
@@ -15,7 +14,7 @@ from seqloom.config.tokenizers import BpeConfig, CharactersConfig, UnigramConfig
 from seqloom.errors import DataError
 from seqloom.text import segmenter
 from seqloom.text.special_tokens import COUNT, NAMES, UNKNOWN
-from seqloom.text.tokenizer import TokenizerFit, fit
+from seqloom.text.tokenizer import Tokenizer, TokenizerFit, fit
 from seqloom.text.words import LONGEST
 from text.samples import FORMS, KINDS, fitted, sentences
 
@@ -214,21 +213,23 @@ def test_what_is_fitted_block_by_block_is_what_is_fitted_at_once(kind: str) -> N
 
 
 def test_texts_are_read_while_the_caller_finds_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, read = Event(), list[str]()
+    may_read, read = {"one": Event(), "two": Event()}, list[str]()
 
-    def slow(_: WordsConfig, texts: Iterator[str]) -> None:
+    def slow(config: WordsConfig, texts: Iterator[str]) -> Tokenizer:
         for text in texts:
-            assert go_on.wait(20)
+            assert may_read[text].wait(20)
             read.append(text)
+        return fit(config, read)
 
     monkeypatch.setattr("seqloom.text.tokenizer.fit", slow)
     with TokenizerFit(WordsConfig()) as fitting:
         fitting.add(["one"])  # returns although nothing can be read yet
-        go_on.set()
-        fitting.add(["two"])
+        assert read == []
+        may_read["one"].set()
+        fitting.add(["two"])  # returns when the first text is read
         assert read == ["one"]
-        with suppress(AssertionError):  # it fitted nothing
-            fitting.tokenizer()
+        may_read["two"].set()
+        assert fitting.tokenizer().vocab_size == COUNT + 2
     assert read == ["one", "two"]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from seqloom.config.data import (
     SPLITS,
     AskedEncoding,
+    BadRows,
     DataConfig,
     Format,
     Overlong,
@@ -43,6 +44,7 @@ from seqloom.events import Progress, Work, finished
 from seqloom.report.numbers import counted
 
 SKIPPED_THERE = re.compile(r"[,;] or skip (?:such rows|them) with --skip-bad-rows(?: and --max-bad-rows \S+)?$")
+DROPPED = ("row.empty_text", "row.empty_label")  # rows that can be read, and that cleaning drops
 MOST_SHARED = 100  # spellings in a command that writes a table
 UTF_8 = ReadingConfig().encoding
 # Options that the user decides about: a table to write, and rows and labels of which many may be dropped.
@@ -176,7 +178,15 @@ def _with_commands(
     """
     paths = dict.fromkeys((*config.train, *config.dev, *config.test))
     commands = {path: ledger.clean_command(path) for path in paths}
-    files = {path: command and _skipping_command(path, config, ledger) for path, command in commands.items()}
+    unreadable = {
+        path: unreadable_rows(path, config.reading, config.bad_rows)
+        for path, command in commands.items()
+        if command and ledger.skipped
+    }
+    files = {
+        path: _skipping_command(path, config, ledger, unreadable[path]) if path in unreadable else command
+        for path, command in commands.items()
+    }
     write_table, by_table = _shared_table(files, commands, findings, labels)
     for path, command in commands.items():
         if files[path]:
@@ -186,7 +196,8 @@ def _with_commands(
             if ledger.skipped:
                 findings = [_left_out_by(full, path, one) for one in findings]
     skipped = set(ledger.bad) if all(files.values()) else set[str]()  # the copies are without these rows
-    following = _next(config, files, ledger.format, findings, skipped, every=bool(by_table))
+    clean = {*DROPPED, *(code for rows in unreadable.values() for code in rows.bad)} >= set(ledger.bad)
+    following = _next(config, files, ledger.format, findings, skipped, every=bool(by_table), clean=clean)
     return (*findings,), (*([write_table] if write_table else []), *following)
 
 
@@ -218,11 +229,9 @@ def _shared_table(
     return label_table(Path(next(iter(commands))), table) if 0 < len(table) <= MOST_SHARED else ("", "")
 
 
-def _skipping_command(path: str, config: DataConfig, ledger: Ledger) -> str:
-    """The command that cleans a file without its unreadable rows, if it has some; empty if these are too many."""
-    if not ledger.skipped:
-        return ledger.clean_command(path)
-    bad_rows = unreadable_rows(path, config.reading, config.bad_rows).skipping()
+def _skipping_command(path: str, config: DataConfig, ledger: Ledger, unreadable: Ledger) -> str:
+    """The command that cleans a file without its unreadable rows; empty if these are too many."""
+    bad_rows = unreadable.skipping()
     if bad_rows is None:
         return ""
     skipping = Ledger.of(msgspec.structs.replace(config, bad_rows=bad_rows))
@@ -280,11 +289,13 @@ def _next(
     skipped: Collection[str] = (),
     *,
     every: bool = False,
+    clean: bool = False,
 ) -> tuple[str, ...]:
     """The commands to run next: clean the files that have something to clean, then train; none after other errors.
 
     `commands` are those that clean each file; empty for a file that cannot be cleaned. They leave out bad rows with the
-    codes `skipped`. All files are cleaned if `every`, because they share a table of labels.
+    codes `skipped`. All files are cleaned if `every`, because they share a table of labels. `clean` is whether the
+    copies have no bad rows.
     """
     files = {path: f"`{command}`" for path, command in commands.items()}
     advised = {
@@ -308,7 +319,8 @@ def _next(
     if reading != config.reading and len(copies) < len(files):
         return cleaning
     parts = {part: tuple(copies.get(path, path) for path in getattr(config, part)) for part in SPLITS}
-    after = msgspec.structs.replace(config, **parts, reading=reading)
+    bad_rows = BadRows() if clean and len(copies) == len(files) else config.bad_rows
+    after = msgspec.structs.replace(config, **parts, reading=reading, bad_rows=bad_rows)
     names = ["seqloom", "data check" if errors else "train", *map(shlex.quote, after.train), *typed_changes(after)]
     return (*cleaning, " ".join(names))
 

@@ -26,6 +26,7 @@ SHOWN = 20  # bad rows in an error message
 SAMPLES = 5  # of each code
 MOST_ALLOWED = 0.1  # the share of bad rows up to which the message says how to allow them
 PACKED = re.compile(r"\.(?:gz|xz)$", re.IGNORECASE)
+COPY = re.compile(r"-clean(?:-[0-9]+)?$")
 CLEANABLE = {ending for endings in CLEANED.values() for ending in endings} - {".txt"}  # these tell the format
 SKIP = "--skip-bad-rows"
 EMPTY_FIX = f"fill it in, or skip such rows with {SKIP}"
@@ -78,7 +79,8 @@ def cleaned_name(path: str, format: Format | None = None) -> str | None:
     bare = PACKED.sub("", path)
     ending = PurePath(bare).suffix
     endings = CLEANABLE if format is None else CLEANED.get(format, ())
-    return str(unused(Path(f"{bare.removesuffix(ending)}-clean{ending}"))) if ending.lower() in endings else None
+    original = COPY.sub("", bare.removesuffix(ending))  # a copy of a copy has a number
+    return str(unused(Path(f"{original}-clean{ending}"))) if ending.lower() in endings else None
 
 
 def unused(path: Path) -> Path:

@@ -209,20 +209,26 @@ def look_at(number: int, sample: Sequence[Record]) -> ColumnLook:
     words = sum(len(cell.split()) for cell in cells) / max(1, len(cells))
     dated = bool(cells) and all(map(DATE.fullmatch, cells))
     numeric, different = all(map(is_number, cells)), len(set(cells))
-    running = numeric and has_running_numbers(cells)
+    running = numeric and has_running_numbers(cells, number)
     return ColumnLook(number, words, 2 * different <= len(cells), numeric, dated, running, different)
 
 
-def has_running_numbers(cells: Sequence[Any]) -> bool:
-    """Whether these are integers of which each is larger than the one before, and enough of them to tell.
+def has_running_numbers(cells: Sequence[Any], column: int) -> bool:
+    """Whether the cells of a column count the rows, and enough of them to tell.
 
-    >>> has_running_numbers([str(number) for number in range(1001, 1031)]), has_running_numbers(["1", "2", "3"])
+    These are integers, each 1 larger than the one before; if the column starts the row, each may be larger by any
+    number. Other columns of ascending numbers are those by which a file is sorted, such as years or prices.
+
+    >>> has_running_numbers([str(number) for number in range(1001, 1031)], 2), has_running_numbers(["1", "2", "3"], 2)
+    (True, False)
+    >>> even = [str(number) for number in range(0, 60, 2)]
+    >>> has_running_numbers(even, 0), has_running_numbers(even, 2)
     (True, False)
     """
     if len(cells) < ENOUGH or not all(is_number(cell) and float(cell).is_integer() for cell in cells):
         return False
-    numbers = [float(cell) for cell in cells]
-    return all(one < other for one, other in pairwise(numbers))
+    steps = [float(other) - float(one) for one, other in pairwise(cells)]
+    return all(step == 1 for step in steps) or (column == 0 and all(step > 0 for step in steps))
 
 
 def likely_columns(

@@ -499,7 +499,7 @@ def find_roles(
 def _warn_of_running_numbers(finder: ColumnFinder, inputs: Sequence[int]) -> None:
     """Warn of inputs that only count the rows: nothing about a label can be learned from them."""
     for column in inputs if "input.running" not in finder.ledger.counts else ():
-        if has_running_numbers([record.values[column] for record in finder.sample]):
+        if has_running_numbers([record.values[column] for record in finder.sample], column):
             text = (
                 f"the input {finder.names([column])} has running numbers, such as ids, which say nothing about labels"
             )

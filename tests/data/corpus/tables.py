@@ -136,6 +136,14 @@ TABLES = [
         says=("3 of 200", "'odd' (3)"),
     ),
     reject("C18", "label.single", {"train.csv": with_labels(*["pos"] * 10)}, place="train.csv", says=("'pos'",)),
+    reject(
+        "C18 in rows that may have several labels",
+        "label.none",
+        {"train.csv": with_labels(*[""] * 60)},
+        *("--label-separator", ";", "--input", "text", "--target", "label"),
+        place="train.csv",
+        says=("no row of train has a label",),
+    ),
     warn(
         "C19",
         "label.singleton",

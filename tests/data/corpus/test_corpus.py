@@ -26,7 +26,8 @@ LATER = {  # rows of which reading shows a part only, what is owed, and the capa
     "F11": ("a file that changed before a run is resumed", "training"),
     "F14": ("a run's folder that is read-only or full", "training"),
 }
-WHOLE = ("data.", "file.", "gz.", "out.", "enc.utf16", "par.same_file", "label.single", "label.too_many")  # of a file
+# Codes of a whole file, which name no line.
+WHOLE = ("data.", "file.", "gz.", "out.", "enc.utf16", "par.same_file", "label.none", "label.single", "label.too_many")
 OVERRIDES = "\u202a\u202b\u202c\u202d\u202e"  # of the direction of text
 LIGHT = [case for case in CASES if case.memory is None]
 

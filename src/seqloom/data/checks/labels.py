@@ -273,7 +273,7 @@ def counted_labels(targets: Iterable[Target], kind: TargetKind) -> Counter[str]:
 
 
 class LabelCheck:
-    """Finds label.too_many, label.single, label.singleton, label.few, label.unseen and other spellings of a label."""
+    """Finds label.too_many, label.none, label.single, label.singleton, label.few, label.unseen and other spellings."""
 
     def __init__(self, schema: Schema) -> None:
         self._target = schema.target
@@ -281,12 +281,15 @@ class LabelCheck:
         self._counts: dict[str, Counter[str]] = {}
         self._firsts: dict[str, dict[str, Place]] = {}  # the first place of each label in each split
         self._rows: Counter[str] = Counter()
+        self._files: dict[str, str] = {}  # the first file of each split
         self._paths: set[str] = set()  # whether there are several files
 
     def update(self, block: ExampleBlock) -> None:
         """Count the labels of a block, up to a limit."""
         self._rows[block.split] += len(block.examples)
         self._paths.update(block.examples.paths)
+        for path in islice(block.examples.paths, 1):
+            self._files.setdefault(block.split, path)
         counts, firsts = self._counts.setdefault(block.split, Counter()), self._firsts.setdefault(block.split, {})
         if len(counts) > MOST_LABELS:
             return
@@ -304,6 +307,9 @@ class LabelCheck:
         reference = TRAINING if TRAINING in self._counts else next(iter(self._counts))
         self._refuse_too_many(ledger, reference)
         counts = self._counts[reference]
+        if not counts:
+            text = f"no row of {reference} has a {self._noun}, so there is nothing to learn; is this the right column?"
+            ledger.bad_file("label.none", text, self._file(reference), f"add {self._noun}s, or {OTHERWISE}")
         if self._target.exclusive and len(counts) == 1:
             text = f"every {self._noun} is {quoted(next(iter(counts)))}, so there is nothing to learn"
             ledger.bad_file("label.single", text, self._file(reference), "add examples of a second class")
@@ -365,7 +371,7 @@ class LabelCheck:
         return "; ".join([fix, *(f"to merge them clean a copy: `{command}`" for command in merging)])
 
     def _file(self, part: str) -> Place:
-        return Place(next(iter(self._firsts[part].values()), Place(part)).path)
+        return Place(self._files.get(part, part))
 
     def _refuse_too_many(self, ledger: Ledger, reference: str) -> None:
         endless = [part for part, counts in self._counts.items() if len(counts) > MOST_LABELS]
