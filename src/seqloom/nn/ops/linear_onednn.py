@@ -84,7 +84,8 @@ def onednn_linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 
 
 def _product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    dense = None if bias is None else bias.contiguous()  # the kernel ignores its stride
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, dense, "none", [], "")
     return found
 
 
