@@ -22,7 +22,7 @@ from seqloom.decoding.pauses import pause
 from seqloom.decoding.steps import Column, TokenRule
 from seqloom.nn.capture import fill
 from seqloom.nn.mixers.contract import StateStanding
-from seqloom.nn.ops.kernels import launched_by_a_graph
+from seqloom.nn.ops.kernels import recorded_for_replay
 from seqloom.nn.replay import ReplayedCalls
 from seqloom.nn.taps import Tap
 from seqloom.nn.types import Padded, once_each, select_rows
@@ -124,7 +124,7 @@ class ReplayedSteps:
     @torch.no_grad()
     def _read_in_place(self) -> None:
         """The same, in the tensors that are there."""
-        with launched_by_a_graph():
+        with recorded_for_replay():
             chosen, after = self._read()
         fill(self.inner, after)
         fill((self.tokens, self.logs), chosen)

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
 from seqloom.errors import ConfigError, KernelError, did_you_mean
-from seqloom.nn.ops.kernels import Choice, launches_are_free, named, on_its_device, report_choice, triton_refuses
+from seqloom.nn.ops.kernels import Choice, is_recorded, named, on_its_device, report_choice, triton_refuses
 from seqloom.nn.ops.linear_onednn import onednn_declines, onednn_linear, onednn_refuses
 from seqloom.nn.ops.transforms import is_transformed
 
@@ -59,7 +59,7 @@ def one_row(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b of vectors [...,D] by the kernel that fits."""
-    if launches_are_free() and values.is_cuda and one_row_refuses(values, weight) is None:
+    if is_recorded() and values.is_cuda and one_row_refuses(values, weight) is None:
         return one_row(values, weight, bias)
     if _is_for_onednn(values, weight, rows=values.numel() // max(1, values.shape[-1])):
         return onednn_linear(values, weight, bias)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from seqloom.nn.ops.kernels import launches_are_free
+from seqloom.nn.ops.kernels import is_recorded
 from seqloom.nn.ops.transforms import is_transformed
 from seqloom.nn.types import Padded
 
@@ -33,7 +33,7 @@ def _wide_total(x: Padded) -> Tensor:
     """
     wide = torch.promote_types(x.values.dtype, torch.float32)
     copied = x.values.device.type != "cpu" or x.values.dtype != wide or torch.is_autocast_enabled("cpu")
-    if not (x.full or copied or is_transformed() or launches_are_free()):
+    if not (x.full or copied or is_transformed() or is_recorded()):
         sums = torch.bmm(x.valid[:, None].to(wide), x.values)[:, 0]
         if x.layout.is_zeroed(x.values) or bool(sums.isfinite().all()):
             return sums
