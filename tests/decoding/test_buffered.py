@@ -29,7 +29,7 @@ from seqloom.errors import ConfigError
 from seqloom.nn.capture import fill
 from seqloom.nn.mixers.attention import Heads
 from seqloom.nn.mixers.contract import StateStanding
-from seqloom.nn.ops.kernels import launches_are_free, observing
+from seqloom.nn.ops.kernels import is_recorded, observing
 from seqloom.nn.taps import recording
 from seqloom.nn.types import Padded, count_rows, first_columns, once_each, select_rows
 from seqloom.text.special_tokens import COUNT
@@ -137,7 +137,7 @@ def test_recorded_steps_translate_as_plain_ones(name: str, recorder: Recorder) -
 @pytest.mark.slow
 def test_kernels_for_one_row_are_compiled_and_recorded_only_for_graphs(recorder: Recorder) -> None:
     model, seen = language_model("gpt"), list[tuple[bool, int]]()
-    with observing(lambda *_: seen.append((launches_are_free(), recorder.recorded))):
+    with observing(lambda *_: seen.append((is_recorded(), recorder.recorded))):
         continued(model, prompts(), GreedyConfig())
         assert {free for free, _ in seen} == {False}
         continued(model, prompts(), GreedyConfig(cuda_graphs=True))
@@ -162,7 +162,7 @@ def test_without_a_graph_tokens_are_the_same_and_the_reason_is_told(monkeypatch:
     free = list[bool]()
     with (
         pytest.warns(RuntimeWarning, match="without a CUDA graph: operation not permitted$"),
-        observing(lambda *_: free.append(launches_are_free())),
+        observing(lambda *_: free.append(is_recorded())),
     ):
         found = continued(language_model("gpt"), prompts(), GreedyConfig(cuda_graphs=True))
     assert_alike(found, expected)

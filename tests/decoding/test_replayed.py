@@ -1,5 +1,6 @@
 """On a CPU, the calls of torch for a token are recorded and replayed: every model generates the same as plainly."""
 
+import copy
 import gc
 import weakref
 from typing import Any
@@ -28,6 +29,7 @@ from seqloom.nn.taps import recording
 
 pytestmark = pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="only CPUs replay")
 LONG = MOST + 8
+WAIT, WORTHWHILE = 1, 3  # in the tests; several rows wait twice as long
 CPU = torch.device("cpu")
 
 
@@ -40,7 +42,7 @@ class Replays:
 
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> Replays:
-    """Buffers grow after a few tokens."""
+    """Steps are soon recorded, and buffers grow after a few tokens."""
     counted, record, run = Replays(), ReplayedCalls._record, Program.run
 
     def recorded(self: ReplayedCalls, run: Any) -> None:
@@ -54,7 +56,8 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> Replays:
 
     monkeypatch.setattr(ReplayedCalls, "_record", recorded)
     monkeypatch.setattr(Program, "run", replay)
-    monkeypatch.setattr(replayed, "PART", 6)
+    for name, value in {"WAIT": WAIT, "WORTHWHILE": WORTHWHILE, "PART": 6}.items():
+        monkeypatch.setattr(replayed, name, value)
     return counted
 
 
@@ -109,6 +112,40 @@ def test_samples_and_penalties_are_replayed(how: AnyDecoding, replays: Replays, 
     assert replays.replays and not replays.refused
 
 
+def test_under_autocast_texts_are_generated_plainly(replays: Replays, plainly: Any) -> None:
+    model = copy.deepcopy(language_model("gpt")).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = plainly(continued, model, prompts(), GreedyConfig(), LONG)
+        check_alike(continued(model, prompts(), GreedyConfig(), LONG), expected)
+    assert not replays.recorded
+
+
+def test_rows_of_which_one_ends_every_few_tokens_are_not_recorded(replays: Replays, plainly: Any) -> None:
+    model, most = language_model("gpt"), torch.arange(1, 7) * 2 * WAIT + 1
+    expected = plainly(continued, model, prompts(), GreedyConfig(), most)
+    check_alike(continued(model, prompts(), GreedyConfig(), most), expected)
+    assert not replays.recorded
+
+
+def test_after_a_row_has_ended_the_others_wait_twice_as_long(
+    replays: Replays, plainly: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replayed, "PART", 100)  # buffers never grow
+    first = 2 * WAIT + 5  # tokens
+    for further, records in ((4 * WAIT, 1), (4 * WAIT + 1, 2)):
+        most = torch.tensor([first, first + further, first + further + WORTHWHILE])
+        expected = plainly(continued, language_model("gpt"), prompts(3), GreedyConfig(), most)
+        replays.recorded = 0
+        check_alike(continued(language_model("gpt"), prompts(3), GreedyConfig(), most), expected)
+        assert replays.recorded == records, further
+
+
+def test_the_last_few_tokens_are_not_recorded(replays: Replays) -> None:
+    for most, records in ((WAIT + WORTHWHILE, 0), (WAIT + WORTHWHILE + 1, 1)):
+        continued(language_model("gpt"), prompts(1), GreedyConfig(), torch.tensor([most]))
+        assert replays.recorded == records, most
+
+
 def test_nothing_is_kept_after_a_text(replays: Replays, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers would stay until Python searches for cycles."""
     made, begin = list[weakref.ref[Any]](), replayed.ReplayedSteps.__init__
@@ -133,6 +170,8 @@ def test_only_what_python_adds_nothing_to_is_replayed() -> None:
     assert can_replay(model, CPU, 20)
     assert not can_replay(model, CPU, 4), "a short text takes longer to record"
     assert not can_replay(model, torch.device("cuda", 0), 20)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_replay(model, CPU, 20)
     assert not can_replay(object(), CPU, 20)  # type: ignore[arg-type]
     with recording(model, "decoder.layers.0.mixer.weights"):
         assert not can_replay(model, CPU, 20)

@@ -4,7 +4,7 @@ Each takes a module (and a source of chance) and knows nothing about families.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from seqloom.nn.types import NO_NODE, Padded, map_state, select_rows
 from tolerances import assert_equal_up_to_rounding, largest
 
 Law = Callable[[Subject, torch.dtype, int], None]
+GARBAGE = 10_000.0  # in the padding
 
 
 class Trial:
@@ -166,17 +167,23 @@ def padding_never_matters(subject: Subject, dtype: torch.dtype, seed: int) -> No
             _steps_past_padding(trial)
 
 
-def padding_is_never_read(subject: Subject, read: Callable[[Any, Padded], list[Tensor]], dtype: torch.dtype) -> None:
+def padding_is_never_read(
+    subject: Subject,
+    read: Callable[[Any, Padded], list[Tensor]],
+    dtype: torch.dtype,
+    garbage: Sequence[float] = (GARBAGE,),
+) -> None:
     """The same law for what makes something else of a sequence: a pooler, or a head with its losses."""
     for packed in (False, True):
         trial = Trial(subject, dtype, 3, packed=packed)
         clean = trial.measure(lambda x, _, trial=trial: read(trial.module, x))
-        dirty = trial.measure(lambda x, _, trial=trial: read(trial.module, _soiled(x)))
-        trial.same(dirty, clean, f"padding, packed={packed}")
-        soiled = _soiled(trial.x)
-        values = soiled.values.requires_grad_()
-        sum(one.sum() for one in read(trial.module, soiled) if one.requires_grad).backward()
-        assert not values.grad[~soiled.valid].any(), "the padding has a gradient"
+        for number in garbage:
+            dirty = trial.measure(lambda x, _, trial=trial, number=number: read(trial.module, _soiled(x, number)))
+            trial.same(dirty, clean, f"{number} in the padding, packed={packed}")
+            soiled = _soiled(trial.x, number)
+            values = soiled.values.requires_grad_()
+            sum(one.sum() for one in read(trial.module, soiled) if one.requires_grad).backward()
+            assert not values.grad[~soiled.valid].any(), "the padding has a gradient"
 
 
 def _steps_past_padding(trial: Trial) -> None:
@@ -191,7 +198,7 @@ def _steps_past_padding(trial: Trial) -> None:
         assert_equal_up_to_rounding(dirty, clean, "a step past padding")
 
 
-def _soiled(x: Padded | None) -> Padded | None:
+def _soiled(x: Padded | None, garbage: float = GARBAGE) -> Padded | None:
     """The batch with two more columns of padding and garbage in all of it."""
     if x is None:
         return None
@@ -199,7 +206,7 @@ def _soiled(x: Padded | None) -> Padded | None:
     segments = None if x.segments is None else torch.cat([x.segments, x.segments[:, :2] + 100], dim=1)
     wider = Padded.of(values, x.lengths, segments, edges=x.edges)
     valid = wider.valid.view(*wider.valid.shape, *(1,) * (values.ndim - 2))
-    return wider._replace(values=torch.where(valid, wider.values, torch.full_like(wider.values, 10_000)))
+    return wider._replace(values=torch.where(valid, wider.values, torch.full_like(wider.values, garbage)))
 
 
 def neighbors_never_matter(subject: Subject, dtype: torch.dtype, seed: int) -> None:

@@ -70,7 +70,8 @@ def test_gradients_are_those_of_the_function(subject: Subject) -> None:
 @pytest.mark.parametrize("how", get_args(Pooling))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_no_pooler_reads_the_padding(how: Pooling, dtype: torch.dtype) -> None:
-    laws.padding_is_never_read(Subject(how, lambda: Pooler(how, WIDTH)), lambda pooler, x: [pooler(x)], dtype)
+    garbage = (laws.GARBAGE, torch.nan, torch.inf)
+    laws.padding_is_never_read(Subject(how, lambda: Pooler(how, WIDTH)), lambda pooler, x: [pooler(x)], dtype, garbage)
 
 
 def _heads() -> list[HeadConfig]:

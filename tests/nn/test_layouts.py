@@ -1,8 +1,10 @@
 """What depends on lengths and documents alone is made once, for all layers; nothing else comes of it."""
 
+import copy
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import msgspec
@@ -136,6 +138,19 @@ def test_a_batch_that_lies_otherwise_has_a_layout_of_its_own(other: Callable[[Pa
     fresh = Padded(changed.values, changed.lengths, changed.segments)
     assert torch.equal(changed.valid, fresh.valid)
     assert all(torch.equal(one, two) for one, two in zip(places_of(changed), places_of(fresh), strict=True))
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: ForkingPickler.loads(ForkingPickler.dumps(x))], ids=["copy", "process"]
+)
+def test_a_laid_out_batch_can_be_copied(copied: Callable[[Padded], Padded]) -> None:
+    x = Padded.of(torch.ones(3, 40, 80), torch.tensor([40, 3, 20]), torch.ones(3, 40, dtype=torch.int64)).laid_out()
+    x = x.with_values(x.values + 1)
+    assert x.layout.is_zeroed(x.values)
+    found = copied(x)
+    assert found.layout is found.shared and found.layout is not x.layout, "the copy shares a layout of its own"
+    assert torch.equal(found.values, x.values) and torch.equal(found.valid, x.valid)
+    assert not found.layout.is_zeroed(x.values) and torch.equal(found.with_values(x.values).values, x.values)
 
 
 def test_a_tensor_that_a_state_shares_is_selected_once() -> None:

@@ -94,6 +94,25 @@ def test_a_product_is_added_to_a_total() -> None:
         torch.testing.assert_close(total, 1 + values @ weight.T, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["column", "expanded"])
+def test_a_bias_may_lie_anywhere(layout: str) -> None:
+    values, weight, table = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 7)
+    bias = table[:, 2] if layout == "column" else table[0, :1].expand(5)
+    with using(linear="onednn"):
+        found = linear(values, weight, bias)
+    torch.testing.assert_close(found, F.linear(values, weight, bias), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "outputs"), [(0, 5), (3, 0), (0, 0)])
+def test_a_product_of_nothing_has_a_gradient(rows: int, outputs: int) -> None:
+    values, weight, bias = tensors(rows, 4, outputs=outputs, bias=True)
+    assert values is not None and weight is not None and bias is not None
+    with using(linear="onednn"):
+        linear(values, weight, bias).sum().backward()
+    for one in (values, weight, bias):
+        assert one.grad is not None and one.grad.shape == one.shape and not one.grad.any()
+
+
 @pytest.fixture
 def slow_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU of AMD, and products of every size are large."""
@@ -147,6 +166,26 @@ def test_a_layer_with_a_hook_applies_itself(slow_mkl: None) -> None:
         torch.testing.assert_close(through(layer, torch.ones(2, 4)), expected)
         hook.remove()
     assert seen[1:] == ["hook"]
+
+
+def test_a_layer_with_a_forward_pass_of_its_own_applies_itself(slow_mkl: None) -> None:
+    layer, values = nn.Linear(4, 4), torch.ones(2, 4)
+    layer.forward = lambda x: x + 1  # type: ignore[method-assign]
+    assert torch.equal(through(layer, values), values + 1)
+    compiled = nn.Linear(4, 4)
+    compiled._compiled_call_impl = lambda x: x + 2  # as `compile` of a module does
+    assert torch.equal(through(compiled, values), values + 2)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # in torch itself
+def test_tangents_go_through_torchs_own_product(slow_mkl: None) -> None:
+    values, weight, slope = torch.randn(3, 4), nn.Parameter(torch.randn(5, 4)), torch.randn(3, 4)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad), torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(values, slope)
+            tangent = torch.autograd.forward_ad.unpack_dual(linear(dual, weight, None)).tangent
+        assert tangent is not None
+        torch.testing.assert_close(tangent, slope @ weight.T)
 
 
 def test_transforms_of_torch_func_take_torchs_own_product(slow_mkl: None) -> None:

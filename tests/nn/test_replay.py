@@ -130,11 +130,73 @@ def draws_numbers(value: Tensor) -> None:
     value.add_(torch.rand(2))
 
 
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [(reads_a_number, "__bool__"), (reads_a_list, "tolist"), (draws_numbers, "random")],
-    ids=["number", "list", "random"],
-)
+def counts_what_it_finds(find: Callable[[Tensor], Tensor]) -> Callable[[Tensor], None]:
+    """A function that writes how many numbers another one finds."""
+
+    def run(value: Tensor) -> None:
+        value.add_(find(value.long()).shape[0] + 1)
+
+    return run
+
+
+def fills_up_to_a_place(value: Tensor) -> None:
+    value[: value[0].long().clamp(max=1) + 1].add_(1)
+
+
+def sets_another_storage(value: Tensor) -> None:
+    rows = torch.zeros(2)
+    rows.set_(value + 1)
+    value.copy_(rows)
+
+
+def draws_from_a_generator(value: Tensor) -> None:
+    value.copy_(torch.rand(2, generator=torch.Generator().manual_seed(int(value.shape[0]))))
+
+
+def switches_autocast(value: Tensor) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        value.add_((torch.full((2, 2), 1 / 3) @ (value + 1)).float())
+
+
+def gives_a_dictionary(value: Tensor) -> None:
+    rows = {"rows": value + 1}
+    value.copy_(torch.overrides.handle_torch_function(_sum_of, (value,), rows) if _is_recorded() else _sum_of(rows))
+
+
+def _sum_of(rows: dict[str, Tensor]) -> Tensor:
+    return rows["rows"] * 2
+
+
+def _is_recorded() -> bool:
+    return bool(torch.overrides._get_current_function_mode_stack())
+
+
+COUNTED: dict[str, Callable[[Tensor], Tensor]] = {
+    "nonzero": torch.nonzero,
+    "argwhere": torch.argwhere,
+    "masked_select": lambda value: value.masked_select(value > 3),
+    "_unique2": lambda value: torch._unique2(value)[0],
+    "unique": lambda value: value.unique(),
+    "unique_consecutive": torch.unique_consecutive,
+    "bincount": torch.bincount,
+    "one_hot": lambda value: nn.functional.one_hot(value)[0],
+    "repeat_interleave": lambda value: torch.repeat_interleave(value, value),
+    "__getitem__": lambda value: value[value > 3],
+}
+CASES: dict[str, tuple[Callable[[Tensor], None], str]] = {
+    "number": (reads_a_number, "__bool__"),
+    "list": (reads_a_list, "tolist"),
+    "random": (draws_numbers, "random"),
+    "slice": (fills_up_to_a_place, "__getitem__"),
+    "set_": (sets_another_storage, "set_"),
+    "generator": (draws_from_a_generator, "generator"),
+    "autocast": (switches_autocast, "autocast"),
+    "dictionary": (gives_a_dictionary, "dictionary"),
+    **{name: (counts_what_it_finds(find), "sizes") for name, find in COUNTED.items()},
+}
+
+
+@pytest.mark.parametrize(("run", "reason"), CASES.values(), ids=CASES)
 def test_what_cannot_be_replayed_runs_each_time(run: Callable[[Tensor], None], reason: str) -> None:
     plain, value = torch.zeros(2), torch.zeros(2)
     replay = ReplayedCalls()

@@ -18,7 +18,7 @@ from seqloom.nn.ops.attention import Request, plain
 from seqloom.nn.ops.attention_fast import attend, reason_against
 from seqloom.nn.ops.attention_single import SINGLE, write_fused, write_plain
 from seqloom.nn.ops.attention_tiles import TileSizes
-from seqloom.nn.ops.kernels import launched_by_a_graph, on_its_device, using
+from seqloom.nn.ops.kernels import on_its_device, recorded_for_replay, using
 from seqloom.nn.ops.losses import linear_cross_entropy
 from seqloom.nn.ops.losses_fused import fused_linear_cross_entropy
 from seqloom.nn.ops.masks import (
@@ -269,7 +269,7 @@ def test_a_layer_with_hooks_of_any_kind_applies_itself() -> None:
         "before all": register_module_forward_pre_hook,
         "after all": register_module_forward_hook,
     }
-    with launched_by_a_graph(), torch.no_grad():
+    with recorded_for_replay(), torch.no_grad():
         for name, hook in register.items():
             handle = hook(lambda *_, name=name: calls.append(name))
             assert_equal_up_to_rounding(linear_module.through(layer, values), plain, name)
@@ -281,9 +281,9 @@ def test_a_layer_with_hooks_of_any_kind_applies_itself() -> None:
 def test_a_single_query_has_its_kernel_where_its_launch_is_free() -> None:
     asked = sequence(Causal()).rows(3, 4)
     assert reason_against(SINGLE, asked) == "outside of CUDA graphs its launch costs more than it saves"
-    with launched_by_a_graph():
+    with recorded_for_replay():
         assert reason_against(SINGLE, asked) is None
-        with launched_by_a_graph(False):
+        with recorded_for_replay(False):
             assert reason_against(SINGLE, asked) is not None
 
 

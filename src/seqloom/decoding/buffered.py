@@ -25,7 +25,7 @@ from seqloom.decoding.steps import Column, TokenRule
 from seqloom.errors import ConfigError
 from seqloom.nn.capture import Record, Run, fill
 from seqloom.nn.mixers.contract import StateStanding
-from seqloom.nn.ops.kernels import launched_by_a_graph
+from seqloom.nn.ops.kernels import recorded_for_replay
 from seqloom.nn.taps import taps
 from seqloom.nn.types import Padded, first_columns, once_each, select_rows
 
@@ -150,7 +150,7 @@ class BufferedSteps:
         board.tokens.index_copy_(0, board.at, tokens[None])
         board.logs.index_copy_(0, board.at, logs[None])
         before = first_columns(self.inner, columns)
-        with launched_by_a_graph(self.record is not None):
+        with recorded_for_replay(self.record is not None):
             scores, after = self.model.extend(Padded(tokens[:, None], board.ones, full=True), before)
         board.scores.copy_(scores.values[:, 0])
         fill(before, after)

@@ -26,7 +26,7 @@ from seqloom.errors import DataError
 from seqloom.nn.mixers.contract import CausalMixer, Stateless
 from seqloom.nn.mixers.recurrent import Recurrent
 from seqloom.nn.ops.convolution import convolve, convolve_2d
-from seqloom.nn.ops.kernels import launches_are_free
+from seqloom.nn.ops.kernels import is_recorded
 from seqloom.nn.ops.lookup import look_up
 from seqloom.nn.ops.pooling import maximum
 from seqloom.nn.ops.transforms import is_transformed
@@ -66,7 +66,7 @@ def _require_tokens(x: Padded, vocab_size: int) -> None:
         raise DataError(
             f"expected tokens as int64 or int32 [rows, time], found {x.values.dtype} {list(x.values.shape)}"
         )
-    if x.values.device.type == "cpu" and x.values.numel() and not (is_transformed() or launches_are_free()):
+    if x.values.device.type == "cpu" and x.values.numel() and not (is_transformed() or is_recorded()):
         low, high = (int(bound) for bound in x.with_values(x.values).values.aminmax())
         if low < 0 or high >= vocab_size:
             found = low if low < 0 else high

@@ -10,7 +10,8 @@ tensors that were made before, and writes its results into such tensors. A repla
 - calls that only make a view of such a tensor: the view is kept
 - calls whose inputs nobody writes to, such as those that make a mask of the source: their results are kept
 
-A function that reads a number out of a tensor, or draws random numbers, is not replayed: it runs each time.
+A function that reads a number out of a tensor, makes tensors whose sizes depend on numbers, draws random numbers or
+switches autocast is not replayed: it runs each time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,9 @@ FACTS |= {"untyped_storage", "storage_offset"}
 OPERATORS = "add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor"
 WRITERS = {"__setitem__", "__set__", *(f"__i{name}__" for name in OPERATORS.split())}  # besides names that end in _
 SWITCHES = {"_set_grad_enabled"}  # a replay computes no gradients at all
+# The sizes of their results depend on numbers, and Python may read a size.
+SIZED_BY_NUMBERS = {"nonzero", "argwhere", "masked_select", "bincount", "repeat_interleave", "one_hot"}
+SIZED_BY_NUMBERS |= {"unique", "_unique2", "unique_consecutive"}
 
 
 class ReplayedCalls:
@@ -57,6 +61,8 @@ class ReplayedCalls:
         self.refused = recording.refused
         if not torch.equal(torch.get_rng_state(), drawn):
             self.refused = "it draws random numbers"
+        if recording.has_moved:
+            self.refused = self.refused or "a tensor is moved, as by set_"
         if self.refused is None:
             self._program = _compiled(recording, self._changed)
 
@@ -80,20 +86,68 @@ class _Recording(TorchFunctionMode):
         super().__init__()
         self.calls: list[_Call] = []
         self.refused: str | None = None
+        self._made: set[int] = set()
+        self._places: dict[int, tuple[Tensor, int]] = {}  # where each tensor is
+        self._precision = _autocast()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.refused = self.refused or self._refuses(func, args, kwargs)
         result = func(*args, **kwargs)
         outputs, written = list(_tensors(result)), _written(func, args, kwargs)
         if outputs or written:
             inputs = list(_tensors((args, kwargs)))
             args = tuple(list(one) if isinstance(one, list) else one for one in args)  # its maker may change it
             self.calls.append(_Call(func, args, kwargs, result, inputs, outputs, written))
+            self._made |= set(map(id, outputs))
+            for one in (*inputs, *outputs):
+                if id(one) not in self._places:
+                    self._places[id(one)] = one, one.data_ptr()
             return result
         name = func.__name__
         if name not in FACTS and name not in SWITCHES:
             self.refused = self.refused or f"it reads numbers by {name}"
         return result
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a tensor is elsewhere than it was, by a call that modes do not see: `set_`."""
+        return any(one.data_ptr() != place for one, place in self._places.values())
+
+    def _refuses(self, function: Any, args: Any, kwargs: dict[str, Any]) -> str | None:
+        """Return why a replay of a call may not do what the call does."""
+        name = function.__name__.partition(".")[0]
+        if name in SIZED_BY_NUMBERS or (name == "__getitem__" and _is_sized_by_numbers(args[1])):
+            return f"sizes depend on numbers by {name}"
+        if kwargs.get("generator") is not None:
+            return "it draws random numbers from a generator"
+        if _autocast() != self._precision:
+            return "it switches autocast"
+        if any(id(one) in self._made for nest in _dictionaries((args, *kwargs.values())) for one in _tensors(nest)):
+            return f"a tensor that it makes is in a dictionary for {name}"
+        return None
+
+
+def _autocast() -> tuple[bool, torch.dtype]:
+    return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+def _is_sized_by_numbers(index: Any) -> bool:
+    """Whether the size of what an index picks depends on numbers: by a mask, or by a slice that ends at one."""
+    if isinstance(index, tuple | list):
+        return any(map(_is_sized_by_numbers, index))
+    if isinstance(index, slice):
+        return any(isinstance(edge, Tensor) for edge in (index.start, index.stop, index.step))
+    return isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+def _dictionaries(nest: Any) -> Iterator[dict[Any, Any]]:
+    """Yield the dictionaries in nested tuples and lists."""
+    if isinstance(nest, dict):
+        yield nest
+    elif isinstance(nest, tuple | list):
+        for part in nest:
+            yield from _dictionaries(part)
 
 
 def _written(function: Any, args: Any, kwargs: dict[str, Any]) -> list[Tensor]:

@@ -79,6 +79,10 @@ class Layout:
         self._made: dict[Hashable, Any] = {}
         self._zeroed: tuple[weakref.ref[Tensor], int] | None = None  # the last result of `zeroed`, and its version
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy finds again what is cached, which weak references and tensors as keys do not survive."""
+        return _layout, (self.lengths, self.segments, self.time, self.host)
+
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return the cached result of `make` for a key; it must depend only on the key and this layout.
 
@@ -150,6 +154,10 @@ class Layout:
         began = torch.where(changes, steps, 0).cummax(dim=1).values if self.time else steps
         # Renumbered, so that a number that is used twice, or one in the padding, never joins two documents.
         return Places(steps - began, changes.cumsum(dim=1).masked_fill(self.beyond, -1), self.valid)
+
+
+def _layout(lengths: Tensor, segments: Tensor | None, time: int, host: tuple[Tensor, Tensor | None] | None) -> Layout:
+    return Layout(lengths, segments, time=time, host=host)
 
 
 NO_DOCUMENT = torch.iinfo(torch.int64).min  # not a valid document number; any other number is

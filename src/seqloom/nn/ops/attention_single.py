@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqloom.nn.ops.attention import Kernel, Request
 from seqloom.nn.ops.attention_tiles import cast, depth, sizes_refuse
-from seqloom.nn.ops.kernels import launches_are_free, on_its_device, triton_refuses
+from seqloom.nn.ops.kernels import is_recorded, on_its_device, triton_refuses
 from seqloom.nn.ops.masks import Everything, compact
 from seqloom.nn.ops.relations import NoBias, Shaw
 from seqloom.nn.ops.scores import Additive, scaled
@@ -40,7 +40,7 @@ def _single_refuses(request: Request) -> str | None:
 
 
 def _single_declines(_: Request) -> str | None:
-    return None if launches_are_free() else "outside of CUDA graphs its launch costs more than it saves"
+    return None if is_recorded() else "outside of CUDA graphs its launch costs more than it saves"
 
 
 def _single(request: Request) -> Tensor:
@@ -119,7 +119,7 @@ def write_fused(keys: Tensor, values: Tensor, column: Tensor, key: Tensor, value
 
 def write(keys: Tensor, values: Tensor, column: Tensor, key: Tensor, value: Tensor) -> None:
     """The same by the fused kernel, where its launch is free."""
-    fused = launches_are_free() and keys.is_cuda and triton_refuses(keys.device) is None
+    fused = is_recorded() and keys.is_cuda and triton_refuses(keys.device) is None
     (write_fused if fused else write_plain)(keys, values, column, key, value)
 
 

@@ -60,32 +60,33 @@ def named(operator: str) -> str | None:
 named._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-_launches_are_free: ContextVar[bool] = ContextVar("what is launched is recorded", default=False)
+_is_recorded: ContextVar[bool] = ContextVar("what runs is recorded", default=False)
 
 
 @contextmanager
-def launched_by_a_graph(recorded: bool = True) -> Iterator[None]:
+def recorded_for_replay(recorded: bool = True) -> Iterator[None]:
     """What runs in the block is recorded, or runs once before, so that its kernels are compiled.
 
     It is recorded as a CUDA graph, or on a CPU as calls that are replayed (`nn/replay.py`).
     """
-    token = _launches_are_free.set(recorded)
+    token = _is_recorded.set(recorded)
     try:
         yield
     finally:
-        _launches_are_free.reset(token)
+        _is_recorded.reset(token)
 
 
-def launches_are_free() -> bool:
-    """Whether a CUDA graph or a replay launches the kernels; from Python, a small one costs more than it saves.
+def is_recorded() -> bool:
+    """Whether what runs is recorded, to be replayed by a CUDA graph or on a CPU.
 
-    Generation of one text on an H200, without CUDA graphs: 138 tokens a second without these kernels, 109 with them.
-    Compiled code keeps the answer of the time when it was compiled.
+    Then launches are nearly free: from Python, a small kernel costs more than it saves. Generation of one text on an
+    H200, without CUDA graphs: 138 tokens a second without the kernels of Triton, 109 with them. Compiled code keeps
+    the answer of the time when it was compiled.
     """
-    return _launches_are_free.get()
+    return _is_recorded.get()
 
 
-launches_are_free._dynamo_marked_constant = True  # type: ignore[attr-defined]
+is_recorded._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 P = ParamSpec("P")

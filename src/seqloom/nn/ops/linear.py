@@ -10,10 +10,11 @@ onednn    on some CPUs: `linear_onednn`
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
 from seqloom.errors import ConfigError, KernelError, did_you_mean
-from seqloom.nn.ops.kernels import Choice, launches_are_free, named, on_its_device, report_choice, triton_refuses
+from seqloom.nn.ops.kernels import Choice, is_recorded, named, on_its_device, report_choice, triton_refuses
 from seqloom.nn.ops.linear_onednn import onednn_declines, onednn_linear, onednn_refuses
 from seqloom.nn.ops.transforms import is_transformed
 
@@ -58,7 +59,7 @@ def one_row(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """W x + b of vectors [...,D] by the kernel that fits."""
-    if launches_are_free() and values.is_cuda and one_row_refuses(values, weight) is None:
+    if is_recorded() and values.is_cuda and one_row_refuses(values, weight) is None:
         return one_row(values, weight, bias)
     if _is_for_onednn(values, weight, rows=values.numel() // max(1, values.shape[-1])):
         return onednn_linear(values, weight, bias)
@@ -75,8 +76,8 @@ def add_linear(total: Tensor, values: Tensor, weight: Tensor) -> None:
 
 def _is_for_onednn(values: Tensor, weight: Tensor, rows: int) -> bool:
     """Whether oneDNN computes a product: the user named it, or nothing speaks against it."""
-    if is_transformed():
-        return False
+    if is_transformed() or forward_ad._current_level >= 0 or not (values.numel() and weight.numel()):
+        return False  # its gradients have no tangents, and those of nothing raise
     if (name := named("linear")) is None:
         chosen = onednn_declines(values, weight, rows) is None and onednn_refuses(values, weight) is None
     elif name not in KERNELS:
@@ -91,13 +92,16 @@ def _is_for_onednn(values: Tensor, weight: Tensor, rows: int) -> bool:
 
 
 def through(layer: nn.Module, values: Tensor) -> Tensor:
-    """A linear layer applied to vectors [...,D]; one of another type, such as int8, or with hooks applies itself."""
-    if type(layer) is nn.Linear and not _is_hooked(layer):
+    """A linear layer applied to vectors [...,D]; one that does more than its type, or is not of it, applies itself."""
+    if type(layer) is nn.Linear and not _is_changed(layer):
         return linear(values, layer.weight, layer.bias)
     result: Tensor = layer(values)
     return result
 
 
-def _is_hooked(layer: nn.Module) -> bool:
+def _is_changed(layer: nn.Module) -> bool:
+    """Whether Python runs beside the forward pass of the type of a layer, or instead of it."""
+    if "forward" in vars(layer) or layer._compiled_call_impl is not None:
+        return True
     hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return bool(hooks) or _has_any_global_hook()  # type: ignore[no-untyped-call]

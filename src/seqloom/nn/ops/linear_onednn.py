@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import has_torch_function
 
-from seqloom.nn.ops.kernels import launches_are_free
+from seqloom.nn.ops.kernels import is_recorded
 
 MANY_WEIGHTS = 2**20
 MANY_PRODUCTS = 2**24
@@ -36,7 +36,7 @@ def onednn_refuses(values: Tensor, weight: Tensor) -> str | None:
         return f"it needs float32, found {values.dtype} and {weight.dtype}"
     if type(weight) not in (Tensor, nn.Parameter) or torch.is_autocast_enabled("cpu"):
         return "weights are sharded, or the product is in another precision"
-    if has_torch_function((weight,)) and not launches_are_free():
+    if has_torch_function((weight,)) and not is_recorded():
         return "recorders of operations know torch's own product"
     return None
 
@@ -84,7 +84,8 @@ def onednn_linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 
 
 def _product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    dense = None if bias is None else bias.contiguous()  # the kernel ignores its stride
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, dense, "none", [], "")
     return found
 
 

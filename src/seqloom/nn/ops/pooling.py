@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from seqloom.nn.ops.kernels import is_recorded
 from seqloom.nn.ops.transforms import is_transformed
 from seqloom.nn.types import Padded
 
@@ -25,15 +26,18 @@ def mean(x: Padded) -> Tensor:
 
 
 def _wide_total(x: Padded) -> Tensor:
-    """The sum in float32 at least: a long one would overflow in float16. The padding need not be zero.
+    """The sum in float32 at least: a long one would overflow in float16. The padding need not be zero, nor finite.
 
     On a CPU, the product with a row of ones and zeros reads the values once, and zeroing the padding would copy them.
+    It is not finite if a number of the padding is not.
     """
     wide = torch.promote_types(x.values.dtype, torch.float32)
     copied = x.values.device.type != "cpu" or x.values.dtype != wide or torch.is_autocast_enabled("cpu")
-    if x.full or copied or is_transformed():
-        return x.with_values(x.values).values.sum(dim=1, dtype=wide)
-    return torch.bmm(x.valid[:, None].to(wide), x.values)[:, 0]
+    if not (x.full or copied or is_transformed() or is_recorded()):
+        sums = torch.bmm(x.valid[:, None].to(wide), x.values)[:, 0]
+        if x.layout.is_zeroed(x.values) or bool(sums.isfinite().all()):
+            return sums
+    return x.with_values(x.values).values.sum(dim=1, dtype=wide)
 
 
 def maximum(x: Padded) -> Tensor:
@@ -64,6 +68,7 @@ def attentive_weights(x: Padded, weight: Tensor, bias: Tensor, direction: Tensor
 
 def attentive(x: Padded, weight: Tensor, bias: Tensor, direction: Tensor) -> Tensor:
     """sum_t a_t x_t, [B,D]."""
+    x = x.with_values(x.values)  # a weight of zero would keep NaN in the padding, in the gradients too
     weights = attentive_weights(x, weight, bias, direction)
     return (weights[:, :, None] * x.values).sum(dim=1)
 
