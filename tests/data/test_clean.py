@@ -798,6 +798,7 @@ def test_files_list_every_bad_row_and_every_conflict_and_the_terminal_says_how_m
     assert "Lines: 9, 10, 11, 12, 13 and 3 more." in " ".join(report.text().split())
     assert "and 2 more" in report.text() and "data.csv:7" not in report.text()
     assert all(f"data.csv:{line}: csv.ragged" in report.html() for line in range(2, 9))
+    assert all(one.endswith(" The row is 'too,many,fields'.") for one in report.skipped)
     assert "9, 10, 11, 12, 13, 14, 15, 16" in report.html()
 
 
