@@ -220,6 +220,15 @@ def test_lines_in_two_encodings_become_utf_8(tmp_path: Path) -> None:
     assert counts(report) == {"encoding": 1} and report.changes[0].each[0].line == 4 and report.changed == 1
 
 
+def test_the_report_on_a_copy_counts_the_lines_in_windows_1252_of_rows_that_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nété,a\nnaïf,b\n".encode() + "caf\xe9,a\ncaf\xe9,a\nth\xe9,\n".encode("cp1252"))
+    assert next(one.rows for one in check_data(path).findings if one.code == "enc.mixed") == 3
+    report = clean_data(path)
+    assert counts(report) == {"encoding": 1, "empty": 1, "repeat": 1}
+    assert "converted to UTF-8 in a row that is kept" in " ".join(report.text(200).split())
+
+
 @pytest.mark.parametrize(
     ("content", "fix"),
     [
@@ -798,6 +807,7 @@ def test_files_list_every_bad_row_and_every_conflict_and_the_terminal_says_how_m
     assert "Lines: 9, 10, 11, 12, 13 and 3 more." in " ".join(report.text().split())
     assert "and 2 more" in report.text() and "data.csv:7" not in report.text()
     assert all(f"data.csv:{line}: csv.ragged" in report.html() for line in range(2, 9))
+    assert all(one.endswith(" The row is 'too,many,fields'.") for one in report.skipped)
     assert "9, 10, 11, 12, 13, 14, 15, 16" in report.html()
 
 

@@ -27,10 +27,19 @@ LINES = '"a ""quoted"", text",x\r\nplain,y\r\n"two\nlines",z\r\n'
         (b"text,label\n", ": data.no_rows: the file has a header but no rows."),
         (b"text,label\n\n\n", ": data.no_rows: "),
         (b"text,label,text\na,b,c\n", ":1:12: csv.dup_header: columns 1 and 3 are both named 'text'."),
-        (b"text,label\n" + b"a,b\n" * 5 + b"a\n", ":7: csv.ragged: 1 field, but the header has 2."),
+        (
+            b"text,label\n" + b"a,b\n" * 5 + b"a\n",
+            ":7: csv.ragged: 1 field, but the header has 2. The row is 'a'. Fix: add the missing fields",
+        ),
+        (
+            b"text,label\n" + b"ab " * 27 + b",x,y\n",
+            ":2: csv.ragged: 3 fields, but the header has 2; is there an unquoted comma? The row begins "
+            f"'{('ab ' * 27)[:80]}...'. Fix: quote the field",
+        ),
         (
             b"text,label\na,b,c\n",
-            ":2: csv.ragged: 3 fields, but the header has 2; is there an unquoted comma? Fix: quote the field",
+            ":2: csv.ragged: 3 fields, but the header has 2; is there an unquoted comma? The row is 'a,b,c'. "
+            "Fix: quote the field",
         ),
         (
             b'text,label\na,b\nx,"c\nd,e\n',

@@ -28,7 +28,7 @@ from seqloom.report.numbers import counted
 SHOWN = 5  # changes of each kind, conflicts and bad rows in a terminal
 WIDTH = 40  # columns of an example
 CHANGES = {  # what is counted, in the order of the report
-    "encoding": "line in Windows-1252, converted to UTF-8",
+    "encoding": "line in Windows-1252, converted to UTF-8 in a row that is kept",
     "mojibake": "UTF-8 that was read as Windows-1252, repaired",
     "line-ends": "line ends inside a field, replaced",
     "space": "white space at the start or end of a text, removed",

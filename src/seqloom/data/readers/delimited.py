@@ -23,6 +23,7 @@ from seqloom.errors import ConfigError
 from seqloom.report.numbers import counted
 
 MOST_COLUMNS = 1_024
+LONGEST_SHOWN = 80  # characters of a row in a message
 BLOCK_LINES = 1_024  # read together
 LOOKED_AHEAD, FEW_ROWS = 20, 5  # rows that are compared to find another delimiter, and too few of them
 NAMES = {",": "comma", "\t": "tab", ";": "semicolon"}
@@ -300,6 +301,16 @@ def quoted(field: str, dialect: Dialect) -> str:
     return f'"{doubled}"'
 
 
+def shown(row: str) -> str:
+    """A sentence with the row; of a long one, with its beginning.
+
+    >>> shown("a,b"), shown("word," * 30)[-20:]
+    ("The row is 'a,b'", ",word,word,word,...'")
+    """
+    start = row[:LONGEST_SHOWN].rstrip()
+    return f"The row is '{row}'" if len(row) <= LONGEST_SHOWN else f"The row begins '{start}...'"
+
+
 class Delimited:
     """A file that is being read: its rows as records, and the places of their fields."""
 
@@ -426,12 +437,12 @@ class Delimited:
 
     def _refuse(self, row: CsvRow) -> None:
         count, first = len(row.fields), "header" if self.reading.header else "first row"
-        text, fix = f"{counted(count, 'field')}, but the {first} has {self.width:,}", "add the missing fields"
+        text, fix = f"{counted(count, 'field')}, but the {first} has {self.width:,}.", "add the missing fields"
         if count > self.width:
             name = NAMES.get(self.dialect.delimiter, "delimiter")
-            text = f"{text}; is there an unquoted {name}?"
+            text = f"{text[:-1]}; is there an unquoted {name}?"
             fix = f"quote the field that contains the {name}" if self.dialect.quoted else f"remove the {name}"
-        self.ledger.unreadable_row("csv.ragged", text, Place(self.path, row.line), fix)
+        self.ledger.unreadable_row("csv.ragged", f"{text} {shown(row.raw)}", Place(self.path, row.line), fix)
 
     def locate(self, record: Record, column: int) -> Place:
         """The place where a field begins."""
