@@ -85,9 +85,9 @@ class RejectedError(DataError):
         kinds: Mapping[str, int] | None = None,
         details: Sequence[Mapping[str, object]] = (),
         remedy: Mapping[str, object] | None = None,
+        suggested: Mapping[str, object] | None = None,
     ) -> None:
-        self.remedy = dict(remedy or {})
-        self.suggested: dict[str, object] = {}
+        self.remedy, self.suggested = dict(remedy or {}), dict(suggested or {})
         self.codes = tuple(codes)  # of the lines, in order
         self.total = total
         self.details = tuple(details)

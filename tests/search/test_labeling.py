@@ -16,7 +16,7 @@ from seqloom.search.documents import TextFile, TextRows
 from seqloom.search.labeling import (
     NONE,
     STRENGTH,
-    Examples,
+    LabeledTexts,
     Labeling,
     LabelingOptions,
     NeighborSuggester,
@@ -39,15 +39,15 @@ def ground(rows: int, seed: int = 0, width: int = 16, apart: float = 2.0) -> tup
     return unit_vectors(vectors), truth
 
 
-def session(folder: Path, vectors: np.ndarray, examples: Examples = NONE, **how: Any) -> Labeling:
+def session(folder: Path, vectors: np.ndarray, examples: LabeledTexts = NONE, **how: Any) -> Labeling:
     names = [str(row) for row in range(len(vectors))]
     given = TextRows([f"text {row}" for row in range(len(vectors))], names, "")
     decisions = WritableDecisions(folder / "log.jsonl", given.by_name)
     return Labeling(given, vectors, decisions, labels=["0", "1"], examples=examples, options=LabelingOptions(**how))
 
 
-def some_examples(vectors: np.ndarray, truth: np.ndarray, rows: Sequence[int]) -> Examples:
-    return Examples([f"text {row}" for row in rows], [str(truth[row]) for row in rows], vectors[rows])
+def some_examples(vectors: np.ndarray, truth: np.ndarray, rows: Sequence[int]) -> LabeledTexts:
+    return LabeledTexts([f"text {row}" for row in rows], [str(truth[row]) for row in rows], vectors[rows])
 
 
 def answered(work: Labeling, truth: np.ndarray, count: int) -> list[int]:
@@ -172,7 +172,7 @@ def test_every_row_is_asked_about_once_and_then_there_is_no_question(tmp_path: P
 
 def test_texts_of_examples_and_rows_without_text_are_not_asked_about(tmp_path: Path) -> None:
     given = TextRows(["good film", "", "bad film", "so so"], list("abcd"), "")
-    examples = Examples(["GOOD film", "bad  film"], ["good", "bad"], NONE.vectors)
+    examples = LabeledTexts(["GOOD film", "bad  film"], ["good", "bad"], NONE.vectors)
     work = finished(start_labeling(given, WritableDecisions(tmp_path / "log", given.by_name), examples=examples))
     assert isinstance(work, Labeling)
     assert work.free.tolist() == [3] and work.labels == ["bad", "good"]

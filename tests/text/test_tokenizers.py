@@ -29,8 +29,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def test_what_is_encoded_decodes_to_the_same_text(kind: str, text: str) -> None:
     tokenizer = fit(CharactersConfig(), [text]) if kind == "characters" else fitted(kind)
     decoded = tokenizer.decode(tokenizer.encode([text]).row(0))
-    if kind == "words":
-        assert decoded == " ".join(word for word in decoded.split(" ") if word in text)
+    if kind == "words":  # without unknown words, and with other spaces
+        rest = iter(text)
+        assert all(letter in rest for letter in decoded.replace(" ", "")), "its characters, in their order"
     else:
         assert decoded == text
 

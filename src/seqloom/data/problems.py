@@ -238,9 +238,8 @@ class Ledger:
         `remedy` are settings that mend it, `suggested` settings that a user may mean.
         """
         last = Problem("reject", code, text, place, fix)
-        error = self._rejected([*self._shown(SHOWN - 1), last], self.bad + Counter([code]), remedy=remedy)
-        error.suggested = dict(suggested or {})
-        raise error
+        # No name for the error here: it would keep what the reader holds in memory while the file is opened again.
+        raise self._rejected([*self._shown(SHOWN - 1), last], self.bad + Counter([code]), "", remedy, suggested)
 
     def warn(self, code: str, text: str, place: Place, fix: str = "", count: int = 1) -> None:
         """Count something that is used as it is but looks wrong."""
@@ -293,6 +292,7 @@ class Ledger:
         kinds: Counter[str],
         verdict: str = "",
         remedy: Mapping[str, object] | None = None,
+        suggested: Mapping[str, object] | None = None,
     ) -> RejectedError:
         fixes = [problem.fix for problem in problems]  # each is written once, with the first problem that has it
         again = [fix in fixes[:place] for place, fix in enumerate(fixes)]
@@ -304,6 +304,7 @@ class Ledger:
             kinds=dict(kinds.most_common()),
             details=[problem.data() for problem in problems],
             remedy=remedy,
+            suggested=suggested,
         )
 
     def warnings(self) -> Iterator[tuple[str, int, list[Problem]]]:

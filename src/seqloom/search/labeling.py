@@ -166,7 +166,7 @@ def random_order(
 ORDERS: dict[str, Order] = {"active": active_order, "random": random_order}
 
 
-class Examples(NamedTuple):
+class LabeledTexts(NamedTuple):
     """Labeled texts, and their vectors once they are computed."""
 
     texts: list[str]
@@ -179,10 +179,10 @@ class Examples(NamedTuple):
         return sorted(set(self.labels))
 
 
-NONE = Examples([], [], np.empty((0, 1), np.float32))
+NONE = LabeledTexts([], [], np.empty((0, 1), np.float32))
 
 
-def read_examples(rows: TextFile, target: str | None = None) -> Examples:
+def read_examples(rows: TextFile, target: str | None = None) -> LabeledTexts:
     """Read the rows of a file that have both a text and a label."""
     given = rows.read()
     table = rows.table()
@@ -208,7 +208,7 @@ def read_examples(rows: TextFile, target: str | None = None) -> Examples:
     ledger.close()
     if not texts:
         raise ConfigError(f"{rows.path} has no rows with both a text and a label", fix="give a file of labeled rows")
-    return Examples(texts, labels, np.empty((0, 1), np.float32))
+    return LabeledTexts(texts, labels, np.empty((0, 1), np.float32))
 
 
 MOST_AT_ONCE = 8  # questions between two fits, at most
@@ -242,7 +242,7 @@ class Labeling:
         decisions: WritableDecisions,
         *,
         labels: Sequence[str] = (),
-        examples: Examples = NONE,
+        examples: LabeledTexts = NONE,
         options: LabelingOptions = LabelingOptions(),  # noqa: B008  # an immutable value
     ) -> None:
         self.given, self.vectors, self.decisions, self.examples, self.options = (
@@ -372,7 +372,7 @@ def start_labeling(
     *,
     model: SupportsEmbed | None = None,
     labels: Sequence[str] = (),
-    examples: Examples = NONE,
+    examples: LabeledTexts = NONE,
     options: LabelingOptions = LabelingOptions(),  # noqa: B008
 ) -> Work[Labeling]:
     """Start or resume labeling.
