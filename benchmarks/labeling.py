@@ -21,7 +21,7 @@ from seqloom.files.disk import temporary_folder
 from seqloom.inference.model import load
 from seqloom.search.decisions import WritableDecisions
 from seqloom.search.documents import TextRows
-from seqloom.search.labeling import Examples, Labeling, LabelingOptions, fit_head
+from seqloom.search.labeling import LabeledTexts, Labeling, LabelingOptions, fit_head
 from seqloom.search.vectors import unit_vectors
 
 SEEDS = 20
@@ -66,7 +66,7 @@ def area(data: LabeledVectors, order: str, seed: int, log: Path) -> float:
     rows = len(data.truth)
     given = TextRows([f"text {row}" for row in range(rows)], [str(row) for row in range(rows)], "")
     first = np.random.default_rng(seed).choice(rows, FIRST, replace=False)
-    examples = Examples(
+    examples = LabeledTexts(
         [given.texts[row] for row in first], [str(data.truth[row]) for row in first], data.vectors[first]
     )
     decisions = WritableDecisions(log, given.by_name)
